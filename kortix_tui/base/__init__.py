@@ -1,0 +1,1 @@
+"""Words, ids, clock, errors, paths, settings and safe text: what every layer shares."""

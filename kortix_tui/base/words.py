@@ -1,0 +1,75 @@
+"""The words of the design as enumerations. Values are what the store and `--json` hold."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class SessionStatus(StrEnum):
+    """Life of a session."""
+
+    PROVISIONING = "provisioning"
+    RUNNING = "running"
+    STOPPED = "stopped"
+    FAILED = "failed"
+
+
+class Activity(StrEnum):
+    """What a running session does."""
+
+    WORKING = "working"
+    WAITING = "waiting"
+    IDLE = "idle"
+
+
+class Wanted(StrEnum):
+    """What the operator wants of a session; the reconciler makes it so."""
+
+    RUNNING = "running"
+    STOPPED = "stopped"
+    REMOVED = "removed"
+
+
+class PromptState(StrEnum):
+    """Life of a prompt. `unknown`: the sandbox died while the prompt ran; it may have had effects."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    FINISHED = "finished"
+    FAILED = "failed"
+    REMOVED = "removed"
+    UNKNOWN = "unknown"
+
+
+class ChangeStatus(StrEnum):
+    """Life of a change request."""
+
+    OPEN = "open"
+    MERGED = "merged"
+    CLOSED = "closed"
+
+
+class Outcome(StrEnum):
+    """How an audited act ended."""
+
+    SUCCESS = "success"
+    FAILURE = "failure"
+    DENIED = "denied"
+    PENDING = "pending"
+
+
+class Level(StrEnum):
+    """Result of one doctor check."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "fail"
+
+
+class RequestState(StrEnum):
+    """Life of a request to the host. `unknown`: the host died in mid-act and the truth could not be found."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"

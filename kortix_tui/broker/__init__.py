@@ -1,0 +1,1 @@
+"""What the host serves behind a session's door."""

@@ -1,0 +1,1 @@
+"""The kortix command; one module per noun."""

@@ -1,0 +1,1 @@
+"""Screens: arrange widgets, turn keys into commands."""

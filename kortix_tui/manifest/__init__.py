@@ -1,0 +1,1 @@
+"""kortix.yaml: its typed model, its faults by line, and its JSON schema."""

@@ -1,0 +1,1 @@
+"""Git and nothing else: mirror, door service, merge, rescue."""

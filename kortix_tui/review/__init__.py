@@ -1,0 +1,1 @@
+"""Change requests: open, diff, preview, merge."""

@@ -1,0 +1,1 @@
+"""The Runtime facade and the reconciler behind it."""

@@ -1,0 +1,1 @@
+"""The provider protocol, images, and the supervisor's channel."""

@@ -1,0 +1,1 @@
+"""Sandboxes on the operator's own Docker engine."""

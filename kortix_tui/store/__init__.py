@@ -1,0 +1,1 @@
+"""SQLite state, requests, the audit chain and session records."""
