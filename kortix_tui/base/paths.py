@@ -44,9 +44,7 @@ class Home:
     def locate(cls) -> Home:
         """`KORTIX_HOME`, else `kortix` in the XDG state folder."""
         override = os.environ.get("KORTIX_HOME")
-        return cls(
-            Path(override).absolute() if override else _xdg("XDG_STATE_HOME", ".local/state") / "kortix"
-        )
+        return cls(Path(override).absolute() if override else _xdg("XDG_STATE_HOME", ".local/state") / "kortix")
 
     def prepare(self) -> None:
         """Create the home with mode 0700, or check that it is ours and private.
@@ -74,9 +72,7 @@ class Home:
                 hint=f"Run: chmod 700 {self.path}",
             )
         if not os.access(self.path, os.W_OK):
-            raise Refused(
-                f"The home {self.path} is read-only.", hint="Set KORTIX_HOME to a folder that you can write."
-            )
+            raise Refused(f"The home {self.path} is read-only.", hint="Set KORTIX_HOME to a folder that you can write.")
 
     @property
     def database(self) -> Path:

@@ -1,7 +1,7 @@
 """The audit chain (invariant I8): every row carries a keyed hash over itself and its predecessor.
 
-`hash = HMAC-SHA256(key, seq ‖ prev ‖ canonical row)`. Whoever lacks the key cannot edit, cut or reorder rows unseen; the
-head file, and the head written into each merge commit, bound what even a holder of the key can rewrite.
+`hash = HMAC-SHA256(key, seq ‖ prev ‖ canonical row)`. Whoever lacks the key cannot edit, cut or reorder rows unseen;
+the head file, and the head written into each merge commit, bound what even a holder of the key can rewrite.
 """
 
 from __future__ import annotations
@@ -117,9 +117,7 @@ def load_key(home: Home) -> bytes:
             draft.unlink()
         key = path.read_bytes()
     if len(key) != 32:
-        raise StoreFailed(
-            f"{path} is damaged: {len(key)} bytes instead of 32.", hint="Restore it from a backup."
-        )
+        raise StoreFailed(f"{path} is damaged: {len(key)} bytes instead of 32.", hint="Restore it from a backup.")
     return key
 
 
@@ -194,9 +192,7 @@ def read_head(home: Home) -> tuple[int, str] | None:
     except FileNotFoundError:
         return None
     except ValueError as error:
-        raise StoreFailed(
-            f"{home.audit_head} is damaged.", hint="Compare with a backup, then remove it."
-        ) from error
+        raise StoreFailed(f"{home.audit_head} is damaged.", hint="Compare with a backup, then remove it.") from error
 
 
 def verify(connection: sqlite3.Connection, key: bytes, anchors: dict[int, str]) -> ChainReport:

@@ -1,7 +1,7 @@
 """The one database of a home: many readers, short audited writes.
 
-WAL with `synchronous=FULL` (0.37 ms a commit where it was measured), every write `BEGIN IMMEDIATE`: a deferred begin that
-upgrades fails at once under contention, whatever the busy time-out.
+WAL with `synchronous=FULL` (0.37 ms a commit where it was measured), every write `BEGIN IMMEDIATE`: a deferred
+begin that upgrades fails at once under contention, whatever the busy time-out.
 """
 
 from __future__ import annotations
@@ -213,9 +213,7 @@ class Store:
     def _meta(self, key: str) -> str:
         row = self.one("SELECT value FROM meta WHERE key = ?", (key,))
         if row is None:
-            raise StoreFailed(
-                f"{self.home.database} is incomplete: {key} is missing.", hint="Restore a backup."
-            )
+            raise StoreFailed(f"{self.home.database} is incomplete: {key} is missing.", hint="Restore a backup.")
         return str(row[0])
 
     def _migrate(self) -> None:
@@ -226,7 +224,7 @@ class Store:
                 return
             if version > len(MIGRATIONS):
                 raise StoreFailed(
-                    f"{self.home.database} was written by a newer version (schema {version}, this one knows {len(MIGRATIONS)}).",
+                    f"{self.home.database} was written by a newer version (schema {version}, not {len(MIGRATIONS)}).",
                     hint="Use the newer kortix, or another KORTIX_HOME.",
                 )
             connection.execute("BEGIN IMMEDIATE")
@@ -262,9 +260,7 @@ def _statements(script: str) -> Iterator[str]:
 def _failed(home: Home, error: sqlite3.Error) -> KortixError:
     name = getattr(error, "sqlite_errorname", "") or ""
     if name.startswith("SQLITE_FULL"):
-        return StoreFailed(
-            "The disk is full: nothing was recorded, so nothing was done.", hint="Free some space."
-        )
+        return StoreFailed("The disk is full: nothing was recorded, so nothing was done.", hint="Free some space.")
     if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
         return StoreFailed(f"Another process keeps {home.database} busy.", hint="Try again in a moment.")
     if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):

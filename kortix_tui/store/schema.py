@@ -25,7 +25,8 @@ MIGRATIONS: Final[tuple[str, ...]] = (
     CREATE UNIQUE INDEX projects_slug ON projects (slug) WHERE removed_at IS NULL;
 
     CREATE TABLE sessions (
-        id TEXT PRIMARY KEY, project_id TEXT NOT NULL REFERENCES projects (id), title TEXT NOT NULL, agent TEXT NOT NULL,
+        id TEXT PRIMARY KEY, project_id TEXT NOT NULL REFERENCES projects (id), title TEXT NOT NULL,
+        agent TEXT NOT NULL,
         status TEXT NOT NULL, activity TEXT NOT NULL, wanted TEXT NOT NULL, reason TEXT, reason_text TEXT,
         base_branch TEXT NOT NULL, base_commit TEXT, head_commit TEXT, template TEXT, image TEXT, plan TEXT,
         idle_minutes INTEGER NOT NULL, owner TEXT NOT NULL, origin TEXT NOT NULL,
@@ -50,7 +51,8 @@ MIGRATIONS: Final[tuple[str, ...]] = (
     ) WITHOUT ROWID;
 
     CREATE TABLE rescues (
-        session_id TEXT NOT NULL REFERENCES sessions (id), n INTEGER NOT NULL, commit_id TEXT NOT NULL, ref TEXT NOT NULL,
+        session_id TEXT NOT NULL REFERENCES sessions (id), n INTEGER NOT NULL, commit_id TEXT NOT NULL,
+        ref TEXT NOT NULL,
         reason TEXT NOT NULL, files INTEGER NOT NULL, at TEXT NOT NULL, PRIMARY KEY (session_id, n)
     ) WITHOUT ROWID;
 
@@ -93,7 +95,9 @@ MIGRATIONS: Final[tuple[str, ...]] = (
         prev TEXT NOT NULL, hash TEXT NOT NULL
     );
     CREATE INDEX audit_session ON audit (session_id, seq);
-    CREATE TRIGGER audit_no_update BEFORE UPDATE ON audit BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
-    CREATE TRIGGER audit_no_delete BEFORE DELETE ON audit BEGIN SELECT RAISE(ABORT, 'the audit log is append-only'); END;
+    CREATE TRIGGER audit_no_update BEFORE UPDATE ON audit BEGIN
+        SELECT RAISE(ABORT, 'the audit log is append-only'); END;
+    CREATE TRIGGER audit_no_delete BEFORE DELETE ON audit BEGIN
+        SELECT RAISE(ABORT, 'the audit log is append-only'); END;
     """,
 )

@@ -1,0 +1,169 @@
+"""Rows as the rest of the program sees them. `--json` prints these models; their fields are documented and stable."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Self
+
+from pydantic import BaseModel, ConfigDict, Field, field_validator
+
+from kortix_tui.base.words import Activity, ChangeStatus, PromptState, RequestState, SessionStatus, Wanted
+
+
+class Row(BaseModel):
+    """A row read from the store; columns that the model does not name stay inside the store."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    @classmethod
+    def columns(cls) -> str:
+        """The select list, in field order."""
+        return ", ".join(cls.model_fields)
+
+    @classmethod
+    def of(cls, row: tuple[Any, ...]) -> Self:
+        """Validate one selected row."""
+        return cls.model_validate(dict(zip(cls.model_fields, row, strict=True)))
+
+
+class Project(Row):
+    """A git repository known to this home by a slug."""
+
+    id: str
+    slug: str
+    source: str = Field(description="Absolute path of the operator's repository, or its URL.")
+    kind: str = Field(description="`checkout`, `bare` or `url`.")
+    base_branch: str
+    base_commit: str | None
+    owner: str
+    created_at: datetime
+    fetched_at: datetime | None
+
+
+class Session(Row):
+    """One run of work: id = branch = sandbox name."""
+
+    id: str
+    project_id: str
+    title: str
+    agent: str
+    status: SessionStatus
+    activity: Activity
+    wanted: Wanted
+    reason: str | None = Field(description="Why it is in this status, as a stable word.")
+    reason_text: str | None = Field(description="The same in a sentence that says what to do.")
+    base_branch: str
+    base_commit: str | None
+    head_commit: str | None = Field(description="Newest commit that the session pushed.")
+    template: str | None
+    image: str | None
+    idle_minutes: int
+    owner: str
+    origin: str
+    files: int
+    additions: int
+    deletions: int
+    attempts: int
+    created_at: datetime
+    updated_at: datetime
+    active_at: datetime
+    started_at: datetime | None
+    stopped_at: datetime | None
+    removed_at: datetime | None
+
+
+class Prompt(Row):
+    """One prompt and the turn that answers it."""
+
+    id: str
+    session_id: str
+    n: int
+    text: str
+    state: PromptState
+    exit_code: int | None
+    message: str | None
+    created_by: str
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+
+
+class Rescue(Row):
+    """Work that was not on the session's branch when its sandbox ended, kept under a ref of its own."""
+
+    session_id: str
+    n: int
+    commit_id: str
+    ref: str
+    reason: str
+    files: int
+    at: datetime
+
+
+class Change(Row):
+    """A change request."""
+
+    id: str
+    project_id: str
+    number: int
+    session_id: str
+    title: str
+    description: str
+    status: ChangeStatus
+    base_branch: str
+    base_commit: str
+    head_commit: str
+    merge_commit: str | None
+    reviewed_head: str | None
+    opened_by: str
+    decided_by: str | None
+    created_at: datetime
+    updated_at: datetime
+    decided_at: datetime | None
+
+
+class Merge(Row):
+    """The intent of a merge, written before the world changes; a restart completes it from the source's state."""
+
+    id: str
+    change_id: str
+    reviewed_head: str
+    base_before: str
+    merge_commit: str
+    state: str
+    message: str | None
+    performed_by: str
+    created_at: datetime
+    ended_at: datetime | None
+
+
+class Request(Row):
+    """Something that a process asks the host to do."""
+
+    id: str
+    kind: str
+    payload: str
+    state: RequestState
+    result: str | None
+    error: str | None
+    actor: str
+    created_at: datetime
+    started_at: datetime | None
+    ended_at: datetime | None
+
+
+class HostRow(Row):
+    """Which process holds the runtime lock, as it last said."""
+
+    epoch: int
+    pid: int
+    kind: str
+    started_at: datetime
+    beat_at: datetime
+
+    @field_validator("pid")
+    @classmethod
+    def _positive(cls, value: int) -> int:
+        if value <= 0:
+            raise ValueError("a process id is positive")
+        return value
