@@ -234,7 +234,7 @@ def read(
     if event is not None:
         clauses.append("substr(event, 1, ?) = ?")
         values += [len(event), event]
-    query = f"SELECT * FROM audit WHERE {' AND '.join(clauses)} ORDER BY seq DESC LIMIT ?"  # noqa: S608 - fixed clauses
+    query = f"SELECT * FROM audit WHERE {' AND '.join(clauses)} ORDER BY seq DESC LIMIT ?"
     for row in connection.execute(query, (*values, limit)):
         yield AuditEvent(
             seq=row[0],

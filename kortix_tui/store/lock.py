@@ -89,7 +89,7 @@ def holder(store: Store) -> HostRow | None:
     """The host as it last described itself, or `None` when nobody holds the lock."""
     if not is_locked(store):
         return None
-    row = store.one(f"SELECT {HostRow.columns()} FROM host WHERE id = 1")  # noqa: S608 - our own column names
+    row = store.one(f"SELECT {HostRow.columns()} FROM host WHERE id = 1")
     return HostRow.of(row) if row else None
 
 

@@ -1,9 +1,9 @@
 """What a session printed and went through: append-only segments on disk, written by the host only.
 
-A segment is a file of JSON lines named after the first line's ordinal; the names are the sparse index, and segments stay
-near `SEGMENT_BYTES`, so any line is found by reading one of them. Any process follows the files by offset: a viewer needs
-no host, and a log of gigabytes opens at once. The writer finds out from the files what it has stored, so a crash between
-two writes neither repeats nor loses a record.
+A segment is a file of JSON lines named after the first line's ordinal; the names are the sparse index, and segments
+stay near `SEGMENT_BYTES`, so any line is found by reading one of them. Any process follows the files by offset: a
+viewer needs no host, and a log of gigabytes opens at once. The writer finds out from the files what it has stored, so
+a crash between two writes neither repeats nor loses a record.
 """
 
 from __future__ import annotations

@@ -1,0 +1,69 @@
+"""Who may decide from where (invariant I1): a person at a terminal, or a rule that the operator switched on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Final
+
+from kortix_tui.base.errors import Refused
+from kortix_tui.base.settings import Settings
+
+AGENT_VARIABLES: Final = (
+    "CLAUDECODE",
+    "CLAUDE_CODE",
+    "GEMINI_CLI",
+    "OPENCODE",
+    "AIDER",
+    "CURSOR_AGENT",
+    "GOOSE_TERMINAL",
+)
+AGENT_PREFIXES: Final = ("CODEX_", "KORTIX_SESSION_")
+
+
+def agent_environment(environment: Mapping[str, str]) -> str | None:
+    """The variable that shows that a known agent program started us, or `None`."""
+    for name in sorted(environment):
+        if name in AGENT_VARIABLES or name.startswith(AGENT_PREFIXES):
+            return name
+    return None
+
+
+def check_decision(
+    what: str,
+    *,
+    settings: Settings,
+    terminal: bool,
+    pinned: bool,
+    environment: Mapping[str, str] | None = None,
+) -> None:
+    """Refuse a decision that no person takes.
+
+    Args:
+        what: The act, for the message: `merge`, `close`.
+        settings: The operator's settings.
+        terminal: Whether a person can be asked (standard input and output are a terminal).
+        pinned: Whether the exact head was named with `--at`.
+        environment: Defaults to the process's own.
+
+    Raises:
+        Refused: An agent program is in charge, or nobody can be asked and the operator has not allowed that.
+    """
+    found = agent_environment(os.environ if environment is None else environment)
+    if found is not None:
+        raise Refused(
+            f"{what} is for people: this shell was started by an agent program ({found} is set).",
+            hint="Decide in the console, or in a terminal of your own.",
+        )
+    if terminal:
+        return
+    if not pinned:
+        raise Refused(
+            f"{what} needs a terminal, or the exact commit with --at.",
+            hint="Run it in a terminal, or set decisions.unattended: allow in config.yaml and give --at SHA.",
+        )
+    if settings.decisions.unattended != "allow":
+        raise Refused(
+            f"{what} without a terminal is off.",
+            hint="Set decisions.unattended: allow in config.yaml to allow it for commands that give --at SHA.",
+        )
