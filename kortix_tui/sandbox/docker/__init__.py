@@ -1,1 +1,1 @@
-"""Sandboxes on the operator's own Docker engine."""
+"""The Docker provider: finding the engine, hardened containers, image builds."""

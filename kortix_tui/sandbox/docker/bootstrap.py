@@ -1,0 +1,112 @@
+"""The base image without a registry: made from the distribution's package mirror with mmdebstrap."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from kortix_tui.sandbox.commands import Progress, as_root, run
+from kortix_tui.sandbox.docker.build import import_archive
+from kortix_tui.sandbox.docker.engine import Engine
+from kortix_tui.sandbox.docker.sources import machine_sources
+from kortix_tui.sandbox.failures import BuildFailed
+
+_TOOL = "mmdebstrap"
+_MINUTES = 60.0
+# Manuals and translations are half of a small system; copyright notices stay.
+_OMITTED = (
+    "path-exclude=/usr/share/man/*",
+    "path-exclude=/usr/share/doc/*",
+    "path-include=/usr/share/doc/*/copyright",
+    "path-exclude=/usr/share/locale/*",
+)
+
+
+async def bootstrap(
+    engine: Engine,
+    tag: str,
+    packages: Sequence[str],
+    progress: Progress,
+    *,
+    cache: Path,
+    labels: Mapping[str, str],
+    install_tool: bool,
+) -> None:
+    """Make a root file system of packages and import it as `tag`.
+
+    Args:
+        engine: Gets the image.
+        tag: Its name.
+        packages: What it holds beside the essential ones.
+        progress: Gets each line.
+        cache: Where the archive lies meanwhile (some 250 MB).
+        labels: Put on the image.
+        install_tool: Whether mmdebstrap may be installed on this machine when it is missing.
+
+    Raises:
+        Refused: The machine's distribution cannot be a base.
+        BuildFailed: A program failed or is missing.
+    """
+    sources = await asyncio.to_thread(machine_sources)
+    if shutil.which(_TOOL) is None:
+        await _install_tool(progress, allowed=install_tool)
+    await asyncio.to_thread(cache.mkdir, parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix="base-", dir=cache))
+    try:
+        archive = folder / "base.tar"
+        command = [
+            _TOOL,
+            "--mode=auto",
+            "--variant=minbase",
+            "--format=tar",
+            f"--include={','.join(packages)}",
+            '--aptopt=APT::Install-Recommends "false"',
+            *(f"--dpkgopt={option}" for option in _OMITTED),
+            sources.suite,
+            str(archive),
+            *sources.lines,
+        ]
+        progress(f"Making the base image from the package mirror of this machine ({sources.suite}).")
+        # As root it works everywhere; without, mmdebstrap looks for another way (user namespaces).
+        privileged = as_root(command) if os.geteuid() == 0 or await _may_sudo() else None
+        ended = await run(privileged or command, progress, seconds=20 * _MINUTES, environment={"TMPDIR": str(folder)})
+        if ended.status != 0:
+            raise BuildFailed(
+                f"The base image could not be made: {_TOOL} ended with {ended.status}.\n{ended.tail}",
+                hint="Check that the package mirror of this machine answers (apt-get update), then try again.",
+            )
+        progress("Importing the base image.")
+        await import_archive(engine, archive, tag, labels, seconds=5 * _MINUTES)
+    finally:
+        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+
+
+async def _install_tool(progress: Progress, *, allowed: bool) -> None:
+    command = as_root(["apt-get", "install", "-y", "--no-install-recommends", _TOOL])
+    if not allowed or command is None:
+        raise BuildFailed(
+            f"No image registry answers, and {_TOOL}, which makes the base image without one, is not installed.",
+            hint=f"Run: kortix setup (or: sudo apt-get install {_TOOL})",
+        )
+    progress(f"Installing {_TOOL}.")
+    quiet = {"DEBIAN_FRONTEND": "noninteractive"}
+    ended = await run(command, progress, seconds=10 * _MINUTES, environment=quiet)
+    if ended.status != 0:
+        # Package lists may be missing or old on a fresh machine.
+        update = as_root(["apt-get", "update"])
+        if update is not None:
+            await run(update, progress, seconds=10 * _MINUTES)
+        ended = await run(command, progress, seconds=10 * _MINUTES, environment=quiet)
+    if ended.status != 0:
+        raise BuildFailed(f"{_TOOL} could not be installed.\n{ended.tail}", hint="Check apt on this machine.")
+
+
+async def _may_sudo() -> bool:
+    """Whether sudo works without a question (it was asked a moment ago, or needs no password)."""
+    if shutil.which("sudo") is None:
+        return False
+    return (await run(["sudo", "-n", "true"], lambda _: None, seconds=10.0)).status == 0
