@@ -122,11 +122,11 @@ def load_key(home: Home) -> bytes:
 
 
 def _has_rows(home: Home) -> bool:
-    connection = sqlite3.connect(f"file:{home.database}?mode=ro", uri=True)
+    connection = sqlite3.connect(f"{home.database.absolute().as_uri()}?mode=ro", uri=True)
     try:
         return connection.execute("SELECT 1 FROM audit LIMIT 1").fetchone() is not None
-    except sqlite3.OperationalError:
-        return False
+    except sqlite3.DatabaseError:
+        return False  # empty, or damaged: whoever opens it to write says so
     finally:
         connection.close()
 

@@ -1,0 +1,47 @@
+"""What all tests share: private homes, and a check that nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kortix_tui.base.paths import Home
+
+# A developer's own settings and agents must not change what tests see.
+for _name in [name for name in os.environ if name.startswith(("KORTIX_", "CLAUDE", "CODEX_", "GEMINI_CLI"))]:
+    del os.environ[_name]
+
+
+@pytest.fixture
+def short_folder() -> Iterator[Path]:
+    """A folder with a short path: Unix sockets have 108 bytes."""
+    folder = Path(tempfile.mkdtemp(prefix="kx", dir="/tmp"))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def home(short_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    """A fresh home, also for child processes, with no operator configuration."""
+    folder = short_folder / "home"
+    monkeypatch.setenv("KORTIX_HOME", str(folder))
+    monkeypatch.setenv("KORTIX_CONFIG_HOME", str(short_folder / "config"))
+    made = Home(folder)
+    made.prepare()
+    return made
+
+
+@pytest.fixture(autouse=True)
+def _no_thread_is_left() -> Iterator[None]:
+    before = set(threading.enumerate())
+    yield
+    left = [thread for thread in threading.enumerate() if thread not in before and not thread.daemon]
+    for thread in left:
+        thread.join(5)
+    assert not [thread for thread in left if thread.is_alive()], f"threads left behind: {left}"
