@@ -1,0 +1,130 @@
+"""Routes of a session's door: the supervisor's channel, the agent's verbs, git.
+
+Which session this is follows from the socket alone. Tokens are a second lock, compared in constant time. There is no
+verb that merges, approves or names another session (invariants I1 and I11): there is nothing to call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections.abc import Awaitable, Callable, Mapping
+
+from pydantic import BaseModel, ValidationError
+
+from kortix_tui.base.errors import Conflict, DeadlineExceeded, InvalidInput, KortixError, NotFound, Refused
+from kortix_tui.broker.http import Request, Response, Upgrade, error_response, json_response, read_body
+from kortix_tui.broker.services import ChangeProposal, DoorServices
+from kortix_tui.sandbox.channel import Channel
+
+PROTOCOL = "kortix/1"
+BODY_LIMIT = 8 << 20
+_GIT = "/v1/git/repo.git/"
+_STATUS: tuple[tuple[type[KortixError], int], ...] = (
+    (NotFound, 404),
+    (InvalidInput, 422),
+    (Conflict, 409),
+    (Refused, 403),
+    (DeadlineExceeded, 504),
+)
+Verb = Callable[[Request], Awaitable[Response]]
+
+
+class Door:
+    """Answers the requests of one session's sandbox; the handler of a `DoorListener`.
+
+    Args:
+        services: What stands behind it.
+        root_uids: How the kernel names the sandbox's root to us: 0, or another number where the engine maps users.
+    """
+
+    def __init__(self, services: DoorServices, *, root_uids: frozenset[int] = frozenset({0})) -> None:
+        self._services = services
+        self._root_uids = root_uids
+        self._verbs: Mapping[tuple[str, str], Verb] = {
+            ("GET", "/v1/agent/session"): self._session,
+            ("GET", "/v1/agent/cr"): self._changes,
+            ("POST", "/v1/agent/cr"): self._open_change,
+            ("POST", "/v1/agent/cr/merge"): self._merge,
+        }
+
+    async def handle(self, request: Request) -> Response | Upgrade:
+        """Answer one request."""
+        if request.path == "/v1/supervisor":
+            return self._supervisor(request)
+        if not request.path.startswith(("/v1/agent/", _GIT)):
+            return error_response(404, "not_found", "There is nothing here.")
+        if not _same(request.bearer(), self._services.agent_token):
+            return _unauthorized()
+        try:
+            if request.path.startswith(_GIT):
+                return await self._git(request)
+            verb = self._verbs.get((request.method, request.path))
+            if verb is None:
+                return error_response(404, "not_found", "There is no such verb for agents.")
+            return await verb(request)
+        except KortixError as error:
+            status = next((code for kind, code in _STATUS if isinstance(error, kind)), 500)
+            return error_response(status, error.code, error.message, error.hint)
+
+    def _supervisor(self, request: Request) -> Response | Upgrade:
+        if request.method != "POST" or (request.header("upgrade") or "").lower() != PROTOCOL:
+            return error_response(426, "upgrade_required", f"Ask for {PROTOCOL} with POST and Upgrade.")
+        key = self._services.channel_key
+        if request.peer.uid not in self._root_uids or (key is not None and not _same(request.bearer(), key)):
+            return error_response(403, "forbidden", "Only the sandbox's supervisor may do this.")
+        return Upgrade(PROTOCOL, self._supervise)
+
+    async def _supervise(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, trailing: bytes) -> None:
+        channel = Channel(reader, writer, trailing)
+        try:
+            await self._services.supervise(channel)
+        finally:
+            await channel.close()
+
+    async def _git(self, request: Request) -> Response:
+        git = self._services.git
+        if git is None:
+            return error_response(403, "refused", "This agent has no access to the repository.")
+        headers = dict(reversed(request.headers))  # the first of a repeated name counts
+        tail = request.path.removeprefix(_GIT)
+        answer = await git.handle(request.method, tail, request.query, headers, request.body)
+        return Response(answer.status, answer.body, answer.headers)
+
+    async def _session(self, request: Request) -> Response:
+        return _model(200, await self._services.session())
+
+    async def _changes(self, request: Request) -> Response:
+        changes = await self._services.changes()
+        return json_response(200, [change.model_dump(mode="json") for change in changes])
+
+    async def _open_change(self, request: Request) -> Response:
+        try:
+            proposal = ChangeProposal.model_validate_json(await read_body(request, BODY_LIMIT))
+        except ValidationError as error:
+            fault = error.errors(include_url=False, include_input=False)[0]
+            where = ".".join(str(part) for part in fault["loc"]) or "body"
+            raise InvalidInput(f"{where}: {fault['msg']}.") from error
+        return _model(201, await self._services.open_change(proposal))
+
+    async def _merge(self, request: Request) -> Response:
+        await self._services.deny_merge()
+        return error_response(
+            403,
+            "agent_human_only_action",
+            "merge is default-deny for agents",
+            "Open a change request; a person merges it.",
+        )
+
+
+def _same(given: str | None, wanted: str) -> bool:
+    return given is not None and hmac.compare_digest(given.encode(), wanted.encode())
+
+
+def _unauthorized() -> Response:
+    answer = error_response(401, "unauthorized", "The agent's token is missing or wrong.")
+    return Response(answer.status, answer.body, (*answer.headers, ("www-authenticate", "Bearer")))
+
+
+def _model(status: int, model: BaseModel) -> Response:
+    return json_response(status, model.model_dump(mode="json"))

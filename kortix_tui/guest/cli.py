@@ -1,0 +1,220 @@
+"""The `kortix` command inside a sandbox: what an agent may ask of the host, and nothing else.
+
+It speaks to the door and needs no other module. Every answer of the host is shown as it is; a refusal is an answer
+too, with status 1.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import os
+import socket
+import subprocess
+import sys
+from typing import Any, NoReturn, Sequence
+
+DOOR = "/run/kortix/door.sock"
+TOKEN_FILE = "/run/kortix-agent/token"
+_REQUEST_S = 90.0
+_GIT_S = 300.0
+_ANSWER_LIMIT = 4 << 20
+_EXAMPLES = """\
+examples:
+  kortix cr open --title "Charge in a currency" --description "What changed, why, how it was tested."
+  kortix cr ls
+  kortix cr show 3
+  kortix info --json
+
+Commit your work before you open a change request. A person reviews and merges it.
+"""
+
+
+class Failed(Exception):
+    """The command ends with status 1.
+
+    Args:
+        message: What is wrong.
+        hint: What to do about it.
+        code: A word for programs.
+    """
+
+    def __init__(self, message: str, hint: str | None = None, code: str = "failed") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.code = code
+
+
+class _DoorConnection(http.client.HTTPConnection):
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(os.environ.get("KORTIX_DOOR", DOOR))
+
+
+def _token() -> str:
+    token = os.environ.get("KORTIX_TOKEN", "")
+    if not token:
+        try:
+            with open(TOKEN_FILE, encoding="ascii") as file:
+                token = file.read().strip()
+        except OSError as error:
+            raise Failed(
+                "There is no token for this sandbox.", "Run this command inside a session.", "no_token"
+            ) from error
+    return token
+
+
+def ask(method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+    """Ask the host and return its answer.
+
+    Raises:
+        Failed: It refused, or it is not there.
+    """
+    connection = _DoorConnection("door", timeout=_REQUEST_S)
+    headers = {"Authorization": f"Bearer {_token()}", "Content-Type": "application/json", "Connection": "close"}
+    try:
+        connection.request(method, "/v1/agent/" + path, None if body is None else json.dumps(body), headers)
+        response = connection.getresponse()
+        raw = response.read(_ANSWER_LIMIT)
+    except (OSError, http.client.HTTPException) as error:
+        raise Failed(
+            f"The host does not answer: {error}.", "It may be restarting; try again in a minute.", "no_host"
+        ) from error
+    finally:
+        connection.close()
+    try:
+        answer = json.loads(raw)
+    except ValueError as error:
+        raise Failed(f"The host answered {response.status} without JSON.", code="bad_answer") from error
+    if response.status >= 400:
+        fault = answer.get("error", {}) if isinstance(answer, dict) else {}
+        raise Failed(
+            str(fault.get("message", f"The host answered {response.status}.")),
+            fault.get("hint"),
+            str(fault.get("code", "failed")),
+        )
+    return answer
+
+
+def git(*arguments: str) -> str:
+    """Run git here and return what it prints.
+
+    Raises:
+        Failed: It ended badly; its own words are the message.
+    """
+    try:
+        done = subprocess.run(
+            ["git", *arguments], capture_output=True, timeout=_GIT_S, check=False, stdin=subprocess.DEVNULL
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise Failed(f"git {arguments[0]}: {error}", code="git_failed") from error
+    if done.returncode != 0:
+        words = done.stderr.decode("utf-8", "replace").strip() or f"it ended with status {done.returncode}"
+        raise Failed(f"git {arguments[0]}: {words}", code="git_failed")
+    return done.stdout.decode("utf-8", "replace").strip()
+
+
+def open_change(options: argparse.Namespace) -> Any:
+    """Push the branch and open a change request for its head."""
+    session = ask("GET", "session")
+    branch, base = str(session["branch"]), str(session["base_branch"])
+    head = git("rev-parse", "--verify", "HEAD^{commit}")
+    if not git("rev-list", "--max-count=1", head, "--not", f"refs/remotes/origin/{base}"):
+        raise Failed(
+            f"There is nothing to propose: HEAD has no commits that {base} does not have.",
+            "Commit your work first: git add …, git commit.",
+            "nothing_to_propose",
+        )
+    if git("status", "--porcelain"):
+        warn("the working tree has changes that are not committed; they are not part of the change request")
+    if not options.no_push:
+        git("push", "--quiet", "origin", f"HEAD:refs/heads/{branch}")
+    proposal = {"title": options.title, "description": options.description, "head_commit": head}
+    return ask("POST", "cr", proposal)
+
+
+def list_changes(options: argparse.Namespace) -> Any:
+    """This session's change requests."""
+    return ask("GET", "cr")
+
+
+def show_change(options: argparse.Namespace) -> Any:
+    """One change request of this session."""
+    for change in ask("GET", "cr"):
+        if change.get("number") == options.number:
+            return change
+    raise Failed(f"This session has no change request {options.number}.", "kortix cr ls", "not_found")
+
+
+def merge_change(options: argparse.Namespace) -> NoReturn:
+    """Ask for what no agent may do, so that it is on record, and pass the refusal on."""
+    ask("POST", "cr/merge", {})
+    raise Failed("merge is default-deny for agents", code="agent_human_only_action")
+
+
+def info(options: argparse.Namespace) -> Any:
+    """Facts about this session."""
+    return ask("GET", "session")
+
+
+def warn(message: str) -> None:
+    """Say something that is not the answer."""
+    print(f"kortix: {message}", file=sys.stderr)
+
+
+def describe(answer: Any) -> str:
+    """An answer for people: one change a line, or one fact a line."""
+    if isinstance(answer, list):
+        lines = [f"#{one.get('number')}  {one.get('status')}  {one.get('title')}" for one in answer]
+        return "\n".join(lines) or "There are no change requests."
+    return "\n".join(f"{key.replace('_', ' ')}: {value}" for key, value in answer.items() if value is not None)
+
+
+def _parser() -> argparse.ArgumentParser:
+    form = argparse.RawDescriptionHelpFormatter
+    shared = argparse.ArgumentParser(add_help=False)
+    shared.add_argument("--json", action="store_true", help="print JSON")
+    parser = argparse.ArgumentParser(
+        prog="kortix", description="Talk to the host of this session.", epilog=_EXAMPLES, formatter_class=form
+    )
+    nouns = parser.add_subparsers(dest="noun", required=True, metavar="COMMAND")
+    facts = nouns.add_parser("info", parents=[shared], help="this session: project, branch, base branch")
+    facts.set_defaults(run=info)
+    change = nouns.add_parser("cr", help="change requests", epilog=_EXAMPLES, formatter_class=form)
+    verbs = change.add_subparsers(dest="verb", required=True, metavar="VERB")
+    opening = verbs.add_parser("open", parents=[shared], help="push the commits and propose them to a person")
+    opening.add_argument("--title", required=True, help="one line: what changes")
+    opening.add_argument("--description", default="", help="what changed, why, and how it was tested")
+    opening.add_argument("--no-push", action="store_true", help="the branch was pushed already")
+    opening.set_defaults(run=open_change)
+    verbs.add_parser("ls", parents=[shared], help="this session's change requests").set_defaults(run=list_changes)
+    showing = verbs.add_parser("show", parents=[shared], help="one change request")
+    showing.add_argument("number", type=int)
+    showing.set_defaults(run=show_change)
+    merging = verbs.add_parser("merge", parents=[shared], help="refused: only a person merges")
+    merging.add_argument("number", type=int, nargs="?")
+    merging.set_defaults(run=merge_change)
+    return parser
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command."""
+    options = _parser().parse_args(arguments)
+    try:
+        answer = options.run(options)
+    except Failed as error:
+        fault = {"code": error.code, "message": error.message, "hint": error.hint}
+        if options.json:
+            print(json.dumps({"error": fault}, indent=2))
+        else:
+            print(f"kortix: {error.message}" + (f"\n{error.hint}" if error.hint else ""), file=sys.stderr)
+        return 1
+    print(json.dumps(answer, indent=2) if options.json else describe(answer))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
