@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,7 +58,9 @@ def labels(spec: SandboxSpec, role: str) -> dict[str, str]:
     }
 
 
-def container_config(spec: SandboxSpec, limits: EngineLimits, *, path: str = DEFAULT_PATH) -> dict[str, Any]:
+def container_config(
+    spec: SandboxSpec, limits: EngineLimits, *, path: str = DEFAULT_PATH, command: Sequence[str] = ENTRYPOINT
+) -> dict[str, Any]:
     """The body of the engine's create call.
 
     Written out instead of built by the SDK: this is the security boundary, and every line of it is to be read.
@@ -66,13 +69,14 @@ def container_config(spec: SandboxSpec, limits: EngineLimits, *, path: str = DEF
         spec: What to make.
         limits: What the engine can give.
         path: The image's own PATH, which programs of its layers may need.
+        command: The main process: the supervisor, or what stands in for it in a test of the isolation.
     """
     return {
         "Image": spec.image,
         "Hostname": spec.session_id,
         "User": "0:0",
         "WorkingDir": "/",
-        "Entrypoint": list(ENTRYPOINT),
+        "Entrypoint": list(command),
         "Cmd": [],
         "Env": [f"PATH={path}", "LANG=C.UTF-8", f"KORTIX_SESSION_ID={spec.session_id}"],
         "Labels": labels(spec, "sandbox"),

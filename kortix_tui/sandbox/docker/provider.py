@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -63,8 +64,12 @@ class DockerProvider:
             warnings=_warnings(facts),
         )
 
-    async def start(self, spec: SandboxSpec) -> SandboxState:
+    async def start(self, spec: SandboxSpec, *, command: Sequence[str] = hardening.ENTRYPOINT) -> SandboxState:
         """Make the sandbox run; see `Provider.start`.
+
+        Args:
+            spec: What to make.
+            command: Its main process; the isolation probe takes the supervisor's place.
 
         Raises:
             ImageMissing: The image has to be built again.
@@ -77,15 +82,16 @@ class DockerProvider:
             _check_owner(existing, spec)
             if existing["State"]["Running"]:
                 if existing["State"]["Paused"]:
-                    await engine.call(lambda client: client.unpause(existing["Id"]))
+                    identity = existing["Id"]
+                    await engine.call(lambda client: client.unpause(identity))
                 return _state(await self._must_inspect(spec.session_id))
             if await self._outdated(existing, spec):
                 await self.remove(spec.session_id, volumes=False)
                 existing = None
         limits = await self._engine_limits()
         if existing is None:
-            await self._create(spec, limits)
-        await self._run(spec, limits)
+            await self._create(spec, limits, command)
+        await self._run(spec, limits, command)
         return _state(await self._must_inspect(spec.session_id))
 
     async def inspect(self, session_id: str) -> SandboxState | None:
@@ -204,14 +210,15 @@ class DockerProvider:
             self._limits = EngineLimits(cpus=float(facts.get("NCPU") or 1), open_files=files)
         return self._limits
 
-    async def _create(self, spec: SandboxSpec, limits: EngineLimits) -> None:
+    async def _create(self, spec: SandboxSpec, limits: EngineLimits, command: Sequence[str]) -> None:
         """Make volumes and container. Names are fixed, so a repeated call finds what an earlier one made."""
         engine = await self.engine()
         image = await self._image(spec.image)
         for role in hardening.VOLUMES:
             await self._ensure_volume(spec, role)
         variables = dict(entry.partition("=")[::2] for entry in (image.get("Config") or {}).get("Env") or [])
-        config = hardening.container_config(spec, limits, path=variables.get("PATH", hardening.DEFAULT_PATH))
+        path = variables.get("PATH", hardening.DEFAULT_PATH)
+        config = hardening.container_config(spec, limits, path=path, command=command)
         name = container_name(spec.session_id)
         try:
             await engine.call(lambda client: client.create_container_from_config(config, name), seconds=_START_SECONDS)
@@ -240,7 +247,7 @@ class DockerProvider:
                 hint="Remove or rename it; kortix does not touch what it did not make.",
             )
 
-    async def _run(self, spec: SandboxSpec, limits: EngineLimits) -> None:
+    async def _run(self, spec: SandboxSpec, limits: EngineLimits, command: Sequence[str]) -> None:
         """Start the container; ask for fewer open files when the engine cannot give so many."""
         engine = await self.engine()
         name = container_name(spec.session_id)
@@ -253,7 +260,7 @@ class DockerProvider:
                 limits = EngineLimits(limits.cpus, lower_open_files(limits.open_files))
                 self._limits = limits
                 await self.remove(spec.session_id, volumes=False)
-                await self._create(spec, limits)
+                await self._create(spec, limits, command)
             else:
                 return
 
