@@ -108,7 +108,7 @@ def _fault(model: type[BaseModel], data: object, places: Places, details: Any, a
         if kind == "union_tag_not_found":
             name = str(context["discriminator"]).strip("'")
             path = (*path, name)
-        return _at(places, path[:-1], f"`{name}` is missing", f"Add `{name}:` here.", "missing", key=False)
+        return _at(places, path, f"`{name}` is missing", f"Add `{name}:` here.", "missing", key=False)
     if kind == "union_tag_invalid":
         choices = re.findall(r"'([^']*)'", str(context["expected_tags"]))
         path = (*path, str(context["discriminator"]).strip("'"))

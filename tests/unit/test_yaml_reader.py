@@ -120,7 +120,7 @@ def test_empty_and_commented_files_hold_nothing() -> None:
 
 
 def test_terminal_sequences_in_names_become_visible() -> None:
-    fault = refused('"a\\e[31m": 1\n"a\\e[31m": 2\n'.encode()).faults[0]
+    fault = refused(b'"a\\e[31m": 1\n"a\\e[31m": 2\n').faults[0]
     assert "\x1b" not in str(fault)
     assert "␛[31m" in fault.message
 
