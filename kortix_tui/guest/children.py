@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 import subprocess
-from typing import Callable, Mapping, Sequence
+from typing import Callable, Mapping, Protocol, Sequence
 
 from kortix_tui.guest.identity import Identity, signal_group
 
@@ -43,11 +43,21 @@ class Finished:
         return lines[-2000:] or f"it ended with status {self.status}"
 
 
+class Process(Protocol):
+    """A child that can be asked whether it has ended."""
+
+    pid: int
+
+    def poll(self) -> int | None:
+        """Its exit status once it has ended, negative for a signal."""
+        ...
+
+
 class Children:
-    """The programs started here whose end somebody waits for."""
+    """The processes started here whose end somebody waits for."""
 
     def __init__(self) -> None:
-        self._waiting: dict[int, tuple[subprocess.Popen[bytes], asyncio.Future[int]]] = {}
+        self._waiting: dict[int, tuple[Process, asyncio.Future[int]]] = {}
         asyncio.get_running_loop().add_signal_handler(signal.SIGCHLD, self._collect)
 
     def close(self) -> None:
@@ -62,8 +72,8 @@ class Children:
                 if not ended.done():
                     ended.set_result(status)
 
-    async def wait(self, process: subprocess.Popen[bytes]) -> int:
-        """The exit status of a program, negative for a signal."""
+    async def wait(self, process: Process) -> int:
+        """The exit status of a child, negative for a signal."""
         entry = self._waiting.get(process.pid)
         if entry is None:
             entry = process, asyncio.get_running_loop().create_future()
@@ -79,7 +89,6 @@ class Children:
         environment: Mapping[str, str],
         folder: str,
         deadline: float,
-        stdin: bytes | None = None,
     ) -> Finished:
         """Run a command to its end and take its output.
 
@@ -89,28 +98,13 @@ class Children:
             environment: All of its environment.
             folder: Where it starts.
             deadline: Seconds until it is killed.
-            stdin: What it reads.
 
         Raises:
             OSError: It could not be started.
         """
-        source = None
-        if stdin is not None:
-            source = os.memfd_create("stdin", os.MFD_CLOEXEC)
-            os.write(source, stdin)
-            os.lseek(source, 0, os.SEEK_SET)
-        try:
-            process = identity.start(
-                command,
-                environment=environment,
-                folder=folder,
-                stdin=subprocess.DEVNULL if source is None else source,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-            )
-        finally:
-            if source is not None:
-                os.close(source)
+        process = identity.start(
+            command, environment=environment, folder=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
         assert process.stdout is not None and process.stderr is not None
         output, errors = Collected(), Collected()
         readers = [PipeReader(process.stdout.fileno(), output.add), PipeReader(process.stderr.fileno(), errors.add)]

@@ -79,18 +79,45 @@ async def serve(server: socket.socket, door: str, *, patience: float = PATIENCE_
         await listener.serve_forever()
 
 
-def start(server: socket.socket, door: str, identity: Identity) -> int:
-    """Begin forwarding in a child process and return its number."""
-    child = os.fork()
-    if child:
-        return child
+class Forwarder:
+    """The child process that forwards.
+
+    Args:
+        server: The listening port.
+        door: Path of the door's socket.
+        identity: Who it runs as.
+    """
+
+    def __init__(self, server: socket.socket, door: str, identity: Identity) -> None:
+        self.pid = os.fork()
+        self._status: int | None = None
+        if self.pid == 0:
+            _become(server, door, identity)
+
+    def poll(self) -> int | None:
+        """How it ended, once it has."""
+        if self._status is None:
+            found, status = os.waitpid(self.pid, os.WNOHANG)
+            if found:
+                self._status = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
+        return self._status
+
+    def end(self) -> None:
+        """Kill it and wait, which takes no time."""
+        if self.poll() is None:
+            os.kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+
+
+def _become(server: socket.socket, door: str, identity: Identity) -> None:
+    """Turn a fork of the supervisor into the forwarder; never returns."""
     try:
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)
         kept = server.fileno()
         os.closerange(3, kept)
-        os.closerange(kept + 1, 65536)
+        os.closerange(kept + 1, os.sysconf("SC_OPEN_MAX"))
         identity.drop()
         asyncio.run(serve(server, door))
     finally:

@@ -40,11 +40,13 @@ class Identity:
     Args:
         uid: Its user and group number; `None` keeps the caller's (on a host, in tests).
         home: Its home folder.
+        path: Where its programs are found; the image's own, in a sandbox.
     """
 
-    def __init__(self, uid: int | None, home: str = "/") -> None:
+    def __init__(self, uid: int | None, home: str = "/", path: str = SYSTEM_PATH) -> None:
         self.uid = uid
         self.home = home
+        self.path = path
 
     def join_group(self) -> None:
         """Make the supervisor a member of the account's group, so that it can hand files to it."""
@@ -147,7 +149,7 @@ class Identity:
     def environment(self) -> dict[str, str]:
         """What every program of the account has."""
         return {
-            "PATH": SYSTEM_PATH,
+            "PATH": self.path,
             "HOME": self.home,
             "USER": "agent",
             "LOGNAME": "agent",

@@ -20,6 +20,7 @@ import zlib
 from typing import Any, Iterator
 
 from kortix_tui.guest import wire
+from kortix_tui.guest.files import sync_folder
 
 RING_BYTES = 64 << 20
 SEGMENT_BYTES = 4 << 20
@@ -27,15 +28,6 @@ _PREFIX = struct.Struct(">IQ")  # crc32 of all that follows, number
 _LENGTH = struct.Struct(">I")
 _HEAD = _PREFIX.size + _LENGTH.size
 _SUFFIX = ".seg"
-
-
-def sync_folder(path: str) -> None:
-    """Make a created, renamed or removed name in the folder durable."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def parse(data: bytes, start: int) -> tuple[int, bytes] | None:
@@ -207,6 +199,22 @@ class Journal:
         if stored_seq >= self.next_seq:
             self.next_seq = stored_seq + 1
             self._begin_segment()
+
+    def ended_turns(self) -> set[str]:
+        """Turns whose end is among the records kept. Reads all of them."""
+        found = set()
+        cursor = Cursor(self, self.first_seq)
+        while cursor.seq < self.next_seq:
+            frames = list(cursor.read())
+            if not frames:
+                break
+            for frame in frames:
+                (length,) = _LENGTH.unpack_from(frame, _LENGTH.size)
+                header = frame[2 * _LENGTH.size : 2 * _LENGTH.size + length]
+                if b'"turn_ended"' in header:
+                    found.add(json.loads(header)["turn_id"])
+        cursor.close()
+        return found
 
     def close(self) -> None:
         """Put everything on the disk and let go of the file."""

@@ -13,22 +13,30 @@ import sys
 import time
 from typing import Any, Callable, Coroutine
 
-from kortix_tui.guest import forward, rescue, turns, wire
+from kortix_tui.guest import rescue, turns, wire
 from kortix_tui.guest.children import Children
-from kortix_tui.guest.identity import NOBODY, Identity
-from kortix_tui.guest.journal import Cursor, Journal, sync_folder
+from kortix_tui.guest.files import read_text, write_private, write_shared
+from kortix_tui.guest.identity import Identity
+from kortix_tui.guest.journal import Cursor, Journal
 from kortix_tui.guest.link import Link, LinkFailed
 from kortix_tui.guest.places import Places
-from kortix_tui.guest.shell import Shell
+from kortix_tui.guest.shells import Shells
 from kortix_tui.guest.workspace import CloneFailed, Workspace, gitconfig
 
 _BACKOFF_S = (0.1, 2.0)
 _PRESSURE_BYTES = 16 << 20
 _RECORD_RETRY_S = 1.0
 _STOP_GRACE_S = 8.0
+_STOP_GRACE_MAX_S = 60.0
 _STOP_CHECK_S = 0.02
-_SHELLS = 16
+_FLUSH_S = 5.0
 Handler = Callable[[Link, "dict[str, Any]", bytes], None]
+
+
+def log(message: str) -> None:
+    """Say something to whoever reads the container's log."""
+    sys.stderr.write(f"kortix: {message[:2000]}\n")
+    sys.stderr.flush()
 
 
 class Session:
@@ -42,25 +50,28 @@ class Session:
 
     def __init__(self, session_id: str, places: Places, identity: Identity) -> None:
         self.session_id = session_id
-        self.places = places
-        self.identity = identity
-        self.boot = os.urandom(8).hex()
-        self.journal = Journal(places.journal)
-        self.book = turns.TurnBook(places.turns)
         self.children = Children()
-        self.workspace = Workspace(places, identity, self.children)
+        self._places = places
+        self._identity = identity
+        self._boot = os.urandom(8).hex()
+        self._journal = Journal(places.journal)
+        self._book = turns.TurnBook(places.turns)
+        self._workspace = Workspace(places, identity, self.children)
+        self._shells = Shells(identity, self.children, self._spawn)
         self._loop = asyncio.get_running_loop()
         self._tasks: set[asyncio.Task[None]] = set()
         self._link: Link | None = None
         self._news = asyncio.Event()
+        self._flushed = asyncio.Event()
         self._stopped = asyncio.Event()
-        self._welcome: dict[str, Any] | None = None
-        self._ready: asyncio.Future[None] = self._loop.create_future()
+        self._stopping = False
+        self._welcome: dict[str, Any] = {}
+        self._ready = asyncio.Event()
         self._preparing: asyncio.Task[None] | None = None
         self._clone_problem: str | None = None
         self._turn: turns.Turn | None = None
+        self._turn_tasks: set[asyncio.Task[None]] = set()
         self._orders: dict[str, turns.Order] = {}
-        self._shells: dict[str, Shell] = {}
         self._rescuing = asyncio.Lock()
         self._handlers: dict[str, Handler] = {
             "start_turn": self._on_start_turn,
@@ -69,10 +80,10 @@ class Session:
             "ack": self._on_ack,
             "rescue": self._on_rescue,
             "shell_open": self._on_shell_open,
-            "shell_data": self._on_shell_data,
-            "shell_resize": self._on_shell_resize,
-            "shell_ack": self._on_shell_ack,
-            "shell_close": self._on_shell_close,
+            "shell_data": self._shells.write,
+            "shell_resize": self._shells.resize,
+            "shell_ack": self._shells.acknowledge,
+            "shell_close": self._shells.close,
             "ping": self._on_ping,
             "status_request": self._on_status,
             "shutdown": self._on_shutdown,
@@ -80,17 +91,18 @@ class Session:
 
     async def run(self) -> None:
         """Serve hosts, one after the other, until a shutdown or SIGTERM."""
-        self._loop.add_signal_handler(signal.SIGTERM, self._begin_stop, None, "0", _STOP_GRACE_S)
-        connecting = self._spawn(self._connect())
+        self._loop.add_signal_handler(signal.SIGTERM, self._begin_stop, None, "", _STOP_GRACE_S)
+        self._spawn(self._connect())
         try:
             await self._stopped.wait()
         finally:
-            connecting.cancel()
-            for task in list(self._tasks):
+            self._loop.remove_signal_handler(signal.SIGTERM)
+            tasks = list(self._tasks)
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
-            self.journal.close()
-            self.book.close()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            self._journal.close()
+            self._book.close()
             self.children.close()
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -99,6 +111,11 @@ class Session:
         task.add_done_callback(self._finished)
         return task
 
+    def _spawn_turn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._spawn(work)
+        self._turn_tasks.add(task)
+        task.add_done_callback(self._turn_tasks.discard)
+
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and task.exception() is not None:
@@ -106,10 +123,10 @@ class Session:
 
     # --- records
 
-    def record(self, kind: str, **fields: Any) -> None:
+    def _record(self, kind: str, **fields: Any) -> None:
         """Write to the journal; what cannot be written leaves a gap that the host sees."""
         try:
-            self.journal.append(kind, at=time.time(), **fields)
+            self._journal.append(kind, at=time.time(), **fields)
         except OSError as error:
             log(f"the journal cannot be written: {error}")
         self._news.set()
@@ -118,7 +135,7 @@ class Session:
         """Write what must not be lost, however long the disk is full."""
         while True:
             try:
-                self.journal.append(kind, at=time.time(), sync=True, **fields)
+                self._journal.append(kind, at=time.time(), sync=True, **fields)
             except OSError as error:
                 log(f"the journal cannot be written: {error}")
                 await asyncio.sleep(_RECORD_RETRY_S)
@@ -128,50 +145,35 @@ class Session:
 
     def _pressed(self) -> bool:
         """With a host there, a fast program waits for it; with none, the ring turns instead."""
-        return self._link is not None and self.journal.waiting_bytes > _PRESSURE_BYTES
+        return self._link is not None and self._journal.waiting_bytes > _PRESSURE_BYTES
 
     # --- the channel
 
     async def _connect(self) -> None:
         pause = _BACKOFF_S[0]
         while True:
-            try:
-                link = await Link.open(self.places.door, _read_text(self.places.channel_key))
-            except LinkFailed:
-                await asyncio.sleep(pause)
-                pause = min(pause * 2, _BACKOFF_S[1])
-                continue
-            pause = _BACKOFF_S[0]
             serving: list[asyncio.Task[None]] = []
             try:
-                await self._serve(link, serving)
-            except (LinkFailed, wire.FrameError) as error:
-                log(f"the channel ended: {error}")
-            finally:
-                self._link = None
-                for task in serving:
-                    task.cancel()
-                for shell in self._shells.values():
-                    shell.close()
-                link.close()
+                link = await Link.open(self._places.door, read_text(self._places.channel_key))
+                pause = _BACKOFF_S[0]
+                try:
+                    await self._serve(link, serving)
+                finally:
+                    self._link = None
+                    for task in serving:
+                        task.cancel()
+                    self._shells.close_all()
+                    link.close()
+            except LinkFailed as error:
+                if serving:
+                    log(f"the channel ended: {error}")
+            except (OSError, ValueError) as error:  # a full disk, or a host that does not speak the protocol
+                log(f"the channel failed: {error!r}")
             await asyncio.sleep(pause)
+            pause = min(pause * 2, _BACKOFF_S[1])
 
     async def _serve(self, link: Link, serving: list[asyncio.Task[None]]) -> None:
-        running = None if self._turn is None else {"turn_id": self._turn.turn_id, "pid": self._turn.pid}
-        link.post(
-            {
-                "type": "hello",
-                "version": wire.VERSION,
-                "session_id": self.session_id,
-                "boot": self.boot,
-                "first_seq": self.journal.first_seq,
-                "last_seq": self.journal.last_seq,
-                "running": running,
-                "ended": list(self.book.ended)[-100:],
-                "cloned": self.workspace.is_cloned(),
-                "fresh": self.journal.fresh,
-            }
-        )
+        link.post(self._hello())
         async for header, body in link.frames():
             kind = header["type"]
             if self._link is None:
@@ -190,8 +192,22 @@ class Session:
             except (KeyError, TypeError, ValueError) as error:
                 log(f"a bad {kind!r} frame: {error!r}")
 
+    def _hello(self) -> dict[str, Any]:
+        return {
+            "type": "hello",
+            "version": wire.VERSION,
+            "session_id": self.session_id,
+            "boot": self._boot,
+            "first_seq": self._journal.first_seq,
+            "last_seq": self._journal.last_seq,
+            "running": None if self._turn is None else {"turn_id": self._turn.turn_id, "pid": self._turn.pid},
+            "ended": list(self._book.ended)[-100:],
+            "cloned": self._workspace.is_cloned(),
+            "fresh": self._journal.fresh,
+        }
+
     async def _send_records(self, link: Link, first: int) -> None:
-        cursor = Cursor(self.journal, first)
+        cursor = Cursor(self._journal, first)
         try:
             while True:
                 self._news.clear()
@@ -199,10 +215,13 @@ class Session:
                 if frames:
                     await link.send(*frames)
                 else:
+                    self._flushed.set()
                     await self._news.wait()
-        except LinkFailed:
-            link.close()  # which ends the reading side too
+                    self._flushed.clear()
+        except LinkFailed as error:
+            log(f"records cannot be sent: {error}")
         finally:
+            link.close()  # without records there is no channel: the reading side ends too
             cursor.close()
 
     def _on_welcome(self, header: dict[str, Any]) -> int:
@@ -211,52 +230,59 @@ class Session:
             raise wire.FrameError("the welcome has no stored_seq")
         key = header.get("channel_key")
         if isinstance(key, str):
-            _write_private(self.places.channel_key, key)
-        self.journal.advance(stored)
-        self.journal.ack(stored)
-        first_of_boot = self._welcome is None
+            write_private(self._places.channel_key, key)
+        self._journal.advance(stored)
+        self._journal.ack(stored)
+        first_of_boot = not self._welcome
         self._welcome = header
-        self._write_agent_files(header)
+        self._write_agent_files()
         if first_of_boot:
-            # Not earlier: only now is it known which numbers the host has seen already.
-            for turn_id in self.book.interrupted():
-                self._spawn(self._end_turn(turn_id, turns.interrupted()))
-        if not self._ready.done() and (self._preparing is None or self._preparing.done()):
-            self._preparing = self._spawn(self._prepare(header))
+            self._end_interrupted()
+        if not self._ready.is_set() and (self._preparing is None or self._preparing.done()):
+            self._preparing = self._spawn(self._prepare())
         return stored
 
-    def _write_agent_files(self, welcome: dict[str, Any]) -> None:
-        token = str(welcome.get("agent_token") or "")
-        _write_shared(self.identity, self.places.token, token)
-        config = gitconfig(token, welcome.get("identity") or {}, self.places.port)
-        _write_shared(self.identity, self.places.gitconfig, config)
+    def _write_agent_files(self) -> None:
+        token = str(self._welcome.get("agent_token") or "")
+        config = gitconfig(token, self._welcome.get("identity") or {}, self._places.port)
+        write_shared(self._identity, self._places.token, token.encode())
+        write_shared(self._identity, self._places.gitconfig, config.encode("utf-8", "surrogateescape"))
+
+    def _end_interrupted(self) -> None:
+        """Say of turns that an earlier start left running that they are over.
+
+        Not before the first welcome: only then is it known which record numbers the host has seen.
+        """
+        left = self._book.interrupted()
+        said = self._journal.ended_turns() if left else set()
+        for turn_id in left:
+            if turn_id in said:  # the start ended between the record and the note of it
+                self._book.end(turn_id)
+            else:
+                self._spawn_turn(self._end_turn(turn_id, turns.interrupted()))
 
     # --- the workspace
 
-    async def _prepare(self, welcome: dict[str, Any]) -> None:
-        repository = welcome.get("repository")
-        if repository and welcome.get("mode") != "rescue" and not self.workspace.is_cloned():
+    async def _prepare(self) -> None:
+        repository = self._welcome.get("repository")
+        if repository and self._welcome.get("mode") != "rescue" and not self._workspace.is_cloned():
             self._clone_problem = None
-            self.record("state", data={"name": "clone_started", "message": ""})
+            self._record("state", data={"name": "clone_started", "message": ""})
             try:
-                await self.workspace.clone(repository)
-            except (CloneFailed, OSError) as error:
+                await self._workspace.clone(repository)
+            except (CloneFailed, OSError, KeyError) as error:
                 self._clone_problem = str(error)
-                self.record("state", data={"name": "clone_failed", "message": str(error)})
+                self._record("state", data={"name": "clone_failed", "message": str(error)})
                 return
-            self.record("state", data={"name": "clone_done", "message": ""})
-        self._ready.set_result(None)
+            self._record("state", data={"name": "clone_done", "message": ""})
+        self._ready.set()
         await self._record_surely("state", data={"name": "ready", "message": ""})
 
     async def _wait_ready(self) -> str | None:
-        while not self._ready.done():
-            if self._preparing is not None and self._preparing.done():
-                return self._clone_problem or "the workspace could not be made"
-            await asyncio.wait(
-                [self._ready, *([self._preparing] if self._preparing else [])],
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-        return None
+        """Return when turns can run, with what is wrong when the workspace could not be made."""
+        if not self._ready.is_set() and self._preparing is not None:
+            await asyncio.wait([self._preparing])
+        return None if self._ready.is_set() else self._clone_problem or "the workspace could not be made"
 
     # --- turns
 
@@ -276,23 +302,26 @@ class Session:
             self._begin_turn(order)
 
     def _begin_turn(self, order: turns.Order) -> None:
-        if order.turn_id in self.book.started:
+        if order.turn_id in self._book.started or self._stopping:
             return
-        self.book.start(order.turn_id)
+        try:
+            self._book.start(order.turn_id)
+        except OSError as error:
+            problem = f"the turn could not be noted: {error.strerror}"
+            self._spawn_turn(self._record_surely("turn_ended", turn_id=order.turn_id, data=turns.not_started(problem)))
+            return
         if self._turn is not None:
-            data = {"exit_code": None, "signal": None, "reason": "not_started"}
-            self._spawn(self._end_turn(order.turn_id, {**data, "message": "another turn is running"}))
+            self._spawn_turn(self._end_turn(order.turn_id, turns.not_started("another turn is running")))
             return
         self._turn = turns.Turn(
-            order, places=self.places, identity=self.identity, record=self.record, pressed=self._pressed
+            order, places=self._places, identity=self._identity, record=self._record, pressed=self._pressed
         )
-        self._spawn(self._run_turn(self._turn))
+        self._spawn_turn(self._run_turn(self._turn))
 
     async def _run_turn(self, turn: turns.Turn) -> None:
-        welcome = self._welcome or {}
-        limits = welcome.get("limits") or {}
-        environment = {**(welcome.get("environment") or {}), **self._common_environment()}
-        environment["KORTIX_TOKEN"] = str(welcome.get("agent_token") or "")
+        limits = self._welcome.get("limits") or {}
+        environment = {**(self._welcome.get("environment") or {}), **self._common_environment()}
+        environment["KORTIX_TOKEN"] = str(self._welcome.get("agent_token") or "")
         try:
             ended = await turn.run(self.children, self._wait_ready, environment, limits.get("fsize_bytes"))
         finally:
@@ -300,15 +329,13 @@ class Session:
         await self._end_turn(turn.turn_id, ended)
 
     def _common_environment(self) -> dict[str, str]:
-        repository = (self._welcome or {}).get("repository") or {}
-        return {
-            "KORTIX_SESSION_ID": self.session_id,
-            "KORTIX_BRANCH_NAME": str(repository.get("branch") or self.session_id),
-        }
+        repository = self._welcome.get("repository") or {}
+        branch = str(repository.get("branch") or self.session_id)
+        return {"KORTIX_SESSION_ID": self.session_id, "KORTIX_BRANCH_NAME": branch}
 
     async def _end_turn(self, turn_id: str, data: dict[str, Any]) -> None:
         await self._record_surely("turn_ended", turn_id=turn_id, data=data)
-        self.book.end(turn_id)
+        self._book.end(turn_id)
 
     def _on_cancel_turn(self, link: Link, header: dict[str, Any], body: bytes) -> None:
         self._orders.pop(header["turn_id"], None)
@@ -316,9 +343,9 @@ class Session:
             self._turn.cancel()
 
     def _on_ack(self, link: Link, header: dict[str, Any], body: bytes) -> None:
-        self.journal.ack(int(header["seq"]))
+        self._journal.ack(int(header["seq"]))
 
-    # --- rescue, shells, the rest
+    # --- the rest
 
     def _on_rescue(self, link: Link, header: dict[str, Any], body: bytes) -> None:
         self._spawn(self._rescue(link, str(header["id"]), int(header["n"])))
@@ -326,52 +353,11 @@ class Session:
     async def _rescue(self, link: Link, request_id: str, number: int) -> None:
         ref = f"refs/kortix/rescue/{self.session_id}/{number}"
         async with self._rescuing:
-            saved = await rescue.save(self.workspace, self._welcome or {}, self.session_id, ref)
+            saved = await rescue.save(self._workspace, self._welcome, self.session_id, ref)
         link.post({"type": "rescue_result", "id": request_id, "ref": ref, **saved})
 
     def _on_shell_open(self, link: Link, header: dict[str, Any], body: bytes) -> None:
-        shell_id = str(header["id"])
-        if shell_id in self._shells:
-            return
-        shell = Shell(shell_id, self.identity, self.children)
-        environment = {**self._common_environment(), "TERM": str(header.get("term") or "xterm-256color")}
-        try:
-            if len(self._shells) >= _SHELLS:
-                raise OSError(0, "too many shells are open")
-            shell.open(self.places.workspace, environment, int(header["rows"]), int(header["cols"]))
-        except OSError as error:
-            message = f"The shell cannot be opened: {error.strerror or error}\r\n".encode()
-            link.post({"type": "shell_data", "id": shell_id}, message)
-            link.post({"type": "shell_closed", "id": shell_id, "exit_code": 127})
-            return
-        self._shells[shell_id] = shell
-        self._spawn(self._run_shell(shell, link))
-
-    async def _run_shell(self, shell: Shell, link: Link) -> None:
-        try:
-            await shell.run(link)
-        finally:
-            del self._shells[shell.shell_id]
-
-    def _on_shell_data(self, link: Link, header: dict[str, Any], body: bytes) -> None:
-        shell = self._shells.get(str(header["id"]))
-        if shell is not None:
-            shell.write(body)
-
-    def _on_shell_resize(self, link: Link, header: dict[str, Any], body: bytes) -> None:
-        shell = self._shells.get(str(header["id"]))
-        if shell is not None:
-            shell.resize(int(header["rows"]), int(header["cols"]))
-
-    def _on_shell_ack(self, link: Link, header: dict[str, Any], body: bytes) -> None:
-        shell = self._shells.get(str(header["id"]))
-        if shell is not None:
-            shell.grant(int(header["bytes"]))
-
-    def _on_shell_close(self, link: Link, header: dict[str, Any], body: bytes) -> None:
-        shell = self._shells.get(str(header["id"]))
-        if shell is not None:
-            shell.close()
+        self._shells.open(link, header, self._places.workspace, self._common_environment())
 
     def _on_ping(self, link: Link, header: dict[str, Any], body: bytes) -> None:
         link.post({"type": "pong", "id": header["id"]})
@@ -380,91 +366,38 @@ class Session:
         self._spawn(self._status(link, header["id"]))
 
     async def _status(self, link: Link, request_id: str) -> None:
-        dirty: bool | None = None
-        if self.workspace.has_repository():
-            listed = await self.workspace.git("status", "--porcelain", deadline=20.0)
-            dirty = bool(listed.stdout) if listed.status == 0 else None
-        link.post({"type": "status", "id": request_id, "processes": self.identity.count(), "workspace_dirty": dirty})
+        dirty = await self._workspace.is_dirty()
+        status = {"processes": self._identity.count(), "workspace_dirty": dirty}
+        link.post({"type": "status", "id": request_id, **status})
 
     def _on_shutdown(self, link: Link, header: dict[str, Any], body: bytes) -> None:
         self._begin_stop(link, header["id"], float(header.get("grace_s", _STOP_GRACE_S)))
 
     def _begin_stop(self, link: Link | None, request_id: str, grace: float) -> None:
-        self._spawn(self._stop(link, request_id, max(0.0, min(grace, 60.0))))
+        if not self._stopping:
+            self._stopping = True
+            self._spawn(self._stop(link, request_id, max(0.0, min(grace, _STOP_GRACE_MAX_S))))
 
     async def _stop(self, link: Link | None, request_id: str, grace: float) -> None:
         """End every program of the agent, keep the record of it, and go."""
         until = self._loop.time() + grace
         if self._turn is not None:
             self._turn.cancel()
-        self.identity.signal_all(signal.SIGTERM)
-        while self.identity.count():
+        self._identity.signal_all(signal.SIGTERM)
+        while self._identity.count():
             if self._loop.time() >= until:  # again and again: a signal cannot reach what is not born yet
-                self.identity.signal_all(signal.SIGKILL)
+                self._identity.signal_all(signal.SIGKILL)
             await asyncio.sleep(_STOP_CHECK_S)
-        for _ in range(100):
-            if not self.book.interrupted():
-                break
-            await asyncio.sleep(0.05)
+        with contextlib.suppress(asyncio.TimeoutError):
+            await asyncio.wait_for(self._settle(), _FLUSH_S)
         if link is not None and self._link is link:
-            # The turn's end goes first: the sender is given its chance to run.
-            await asyncio.sleep(0.05)
             with contextlib.suppress(LinkFailed):
                 await link.send(wire.encode({"type": "stopping", "id": request_id}))
         self._stopped.set()
 
-
-def log(message: str) -> None:
-    """Say something to whoever reads the container's log."""
-    sys.stderr.write(f"kortix: {message[:2000]}\n")
-    sys.stderr.flush()
-
-
-def _read_text(path: str) -> str | None:
-    try:
-        with open(path, encoding="ascii") as file:
-            return file.read().strip()
-    except FileNotFoundError:
-        return None
-
-
-def _write_private(path: str, text: str) -> None:
-    """Replace a file of the supervisor's own, durably: the host asks for the key from now on."""
-    temporary = path + ".new"
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with open(descriptor, "w", encoding="ascii") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.rename(temporary, path)
-    sync_folder(os.path.dirname(path))
-
-
-def _write_shared(identity: Identity, path: str, text: str) -> None:
-    """Replace a file that the agent may read and not change."""
-    temporary = path + ".new"
-    with contextlib.suppress(FileNotFoundError):
-        os.unlink(temporary)
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with open(descriptor, "w", encoding="utf-8") as file:
-        file.write(text)
-    identity.share(temporary, 0o440)
-    os.rename(temporary, path)
-
-
-async def serve(session_id: str, places: Places, identity: Identity) -> None:
-    """Run a session's supervisor, its forwarder included, to its end."""
-    identity.join_group()
-    os.makedirs(places.prompts, mode=0o700, exist_ok=True)
-    for folder in (places.run, places.prompts):
-        identity.share(folder, 0o750)
-    server = forward.listen(places.port)
-    nobody = Identity(None if identity.uid is None else NOBODY)
-    child = forward.start(server, places.door, nobody)
-    try:
-        await Session(session_id, places, identity).run()
-    finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        server.close()
+    async def _settle(self) -> None:
+        """Wait until the last turn's end is in the journal and, with a host there, on its way."""
+        if self._turn_tasks:
+            await asyncio.wait(self._turn_tasks)
+        if self._link is not None:
+            await self._flushed.wait()

@@ -26,12 +26,13 @@ def main() -> int:
     import asyncio
 
     from kortix_tui.guest.identity import AGENT, Identity, harden
-    from kortix_tui.guest.places import Places
-    from kortix_tui.guest.session import serve
+    from kortix_tui.guest.places import SYSTEM_PATH, Places
+    from kortix_tui.guest.service import serve
 
     harden()
     places = Places()
-    asyncio.run(serve(os.environ["KORTIX_SESSION_ID"], places, Identity(AGENT, places.home)))
+    agent = Identity(AGENT, places.home, os.environ.get("PATH") or SYSTEM_PATH)
+    asyncio.run(serve(os.environ["KORTIX_SESSION_ID"], places, agent))
     return 0
 
 

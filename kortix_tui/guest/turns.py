@@ -11,8 +11,8 @@ import subprocess
 from typing import Any, Awaitable, Callable, Mapping
 
 from kortix_tui.guest.children import Children
+from kortix_tui.guest.files import sync_folder, write_shared
 from kortix_tui.guest.identity import Identity, signal_group
-from kortix_tui.guest.journal import sync_folder
 from kortix_tui.guest.output import Output
 from kortix_tui.guest.places import Places
 
@@ -146,14 +146,14 @@ class Turn:
         if self._cancelled:
             return _ended("cancelled", message="cancelled before it started")
         if problem is not None:
-            return _ended("not_started", message=problem)
+            return not_started(problem)
         prompt_file = os.path.join(self._places.prompts, self.turn_id)
         output = Output(self._emit, self._pressed)
         try:
             try:
                 self._start(prompt_file, environment, file_size, output)
             except OSError as error:
-                return _ended("not_started", message=f"{self.order.command[0]}: {error.strerror or error}")
+                return not_started(f"{self.order.command[0]}: {error.strerror or error}")
             assert self._process is not None
             status = await children.wait(self._process)
             await output.end(_HELD_OPEN_S)
@@ -171,7 +171,7 @@ class Turn:
 
     def _start(self, prompt_file: str, environment: Mapping[str, str], file_size: int | None, output: Output) -> None:
         order = self.order
-        self._write_prompt(prompt_file)
+        write_shared(self._identity, prompt_file, bytes(order.prompt))
         everything = {**self._identity.environment(), **environment, "KORTIX_TURN_ID": self.turn_id}
         if "file" in order.prompt_in:
             everything["KORTIX_PROMPT_FILE"] = prompt_file
@@ -206,14 +206,6 @@ class Turn:
         if self._cancelled:
             self.cancel()
 
-    def _write_prompt(self, path: str) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with open(descriptor, "wb") as file:
-            file.write(self.order.prompt)
-        self._identity.share(path, 0o440)
-
     def cancel(self) -> None:
         """Ask the program's process group to end, and end it after five seconds."""
         self._cancelled = True
@@ -232,3 +224,8 @@ def _ended(
 def interrupted() -> dict[str, Any]:
     """The end of a turn whose sandbox went down under it: nobody saw how the program ended."""
     return _ended("killed", message="the sandbox stopped while the turn was running; it may have had effects")
+
+
+def not_started(message: str) -> dict[str, Any]:
+    """The end of a turn whose program never ran."""
+    return _ended("not_started", message=message)

@@ -9,10 +9,11 @@ from typing import Any, Mapping
 
 from kortix_tui.guest.children import Children, Finished
 from kortix_tui.guest.identity import Identity
-from kortix_tui.guest.places import Places
+from kortix_tui.guest.places import SYSTEM_PATH, Places
 
 _CLONE_S = 1800.0
 _CHECKOUT_S = 600.0
+_STATUS_S = 20.0
 _TEMPORARY = ".kortix-clone"
 # The repository's own hooks, monitors and prompts have no part in our commands.
 QUIET = ("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "advice.detachedHead=false")
@@ -62,12 +63,24 @@ class Workspace:
         """Whether our clone was finished once, whatever the agent did to it since."""
         return os.path.exists(self.places.cloned)
 
+    async def is_dirty(self) -> bool | None:
+        """Whether there is work that is not committed; `None` when git cannot say."""
+        if not self.has_repository():
+            return None
+        listed = await self.git("status", "--porcelain", deadline=_STATUS_S)
+        return bool(listed.stdout) if listed.status == 0 else None
+
     async def git(self, *arguments: str, deadline: float, environment: Mapping[str, str] | None = None) -> Finished:
         """Run git in the workspace as the agent's account, without hooks or prompts."""
         return await self.children.run(
             self.identity,
             ["git", *QUIET, *arguments],
-            environment={**self.identity.environment(), "GIT_TERMINAL_PROMPT": "0", **(environment or {})},
+            environment={
+                **self.identity.environment(),
+                "PATH": f"{SYSTEM_PATH}:{self.identity.path}",
+                "GIT_TERMINAL_PROMPT": "0",
+                **(environment or {}),
+            },
             folder=self.places.workspace,
             deadline=deadline,
         )
