@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from desk import Desk, make_repository, sweep
 
 from kortix_tui.base.paths import Home
 
@@ -45,3 +46,19 @@ def _no_thread_is_left() -> Iterator[None]:
     for thread in left:
         thread.join(5)
     assert not [thread for thread in left if thread.is_alive()], f"threads left behind: {left}"
+
+
+@pytest.fixture
+def repository(short_folder: Path) -> Path:
+    """The operator's own repository: one commit on `main`, with an agent that runs its prompt as a script."""
+    return make_repository(short_folder / "repo")
+
+
+@pytest.fixture
+def desk(home: Home, repository: Path) -> Iterator[Desk]:
+    """A home that hosts, with one project; nothing of it stays on the engine."""
+    desk = Desk(home, repository)
+    yield desk
+    install = desk.runtime.context.store.install_id
+    desk.runtime.close()
+    sweep(install)

@@ -15,13 +15,13 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from kortix_tui.base.errors import Conflict, GitFailed, InvalidInput, NotFound
+from kortix_tui.base.errors import Conflict, GitFailed, InvalidInput, NotFound, Refused
 from kortix_tui.base.ids import is_session_id
 from kortix_tui.base.text import visible_line
 from kortix_tui.repository import names
 from kortix_tui.repository.errors import EmptyRepository, MissingBranch
 from kortix_tui.repository.names import ObjectFormat
-from kortix_tui.repository.process import NO_HOOKS, Git, sealed
+from kortix_tui.repository.process import NO_HOOKS, Git, Limits, sealed
 from kortix_tui.repository.remote import SourceRefs, check_source, facing, local_service, look_at
 
 _CONFIG = """\
@@ -58,6 +58,7 @@ _TOLERATED = (
 
 _QUARANTINE_S = 900.0
 _READ_BYTES = 1 << 20
+_LISTING = Limits(wall_s=20.0, cpu_s=10, output_bytes=16 << 20)
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +86,12 @@ class Commit:
 class _Entry:
     path: str
     mode: str
-    kind: str
     id: str
-    size: int | None
+    size: int
+
+    @property
+    def regular(self) -> bool:
+        return self.mode in ("100644", "100755", "100664")
 
 
 class Mirror:
@@ -252,39 +256,44 @@ class Mirror:
         return commits
 
     async def read(self, commit: str, path: str, *, limit: int = _READ_BYTES) -> bytes | None:
-        """A file's bytes at a commit, or `None`: no such path, a folder, a symbolic link, or over the limit.
+        """A file's bytes at a commit; `None` when there is no such path, or it is a folder, link or submodule.
 
         A link is never followed: what an agent points at is not what the base branch says.
+
+        Raises:
+            Refused: The file is larger than the limit, in bytes.
         """
         for entry in await self._entries(commit, path):
-            if entry.path == path and entry.kind == "blob" and entry.mode != "120000":
-                if entry.size is None or entry.size > limit:
-                    return None
-                blob = await self.git.run("cat-file", "blob", entry.id)
-                return blob.stdout
+            if entry.path == path and entry.regular:
+                if entry.size > limit:
+                    raise Refused(
+                        f"{visible_line(path)} is too large to read ({entry.size} bytes).",
+                        hint=f"At most {limit} bytes are read.",
+                    )
+                return (await self.git.run("cat-file", "blob", entry.id)).stdout
         return None
 
-    async def files(self, commit: str, folder: str = "") -> list[str]:
-        """The names of the regular files directly in a folder at a commit, sorted."""
-        prefix = folder.strip("/") + "/" if folder.strip("/") else ""
-        return sorted(
-            entry.path.removeprefix(prefix)
-            for entry in await self._entries(commit, prefix)
-            if entry.kind == "blob" and entry.mode != "120000"
-        )
+    async def tree(self, commit: str, folder: str = "") -> list[str]:
+        """The repository paths of all regular files below a folder at a commit, at any depth, sorted.
 
-    async def _entries(self, commit: str, path: str) -> list[_Entry]:
+        Raises:
+            GitFailed: There are too many.
+        """
+        place = folder.strip("/")
+        entries = await self._entries(commit, f"{place}/" if place else "", "-r")
+        return sorted(entry.path for entry in entries if entry.regular)
+
+    async def _entries(self, commit: str, path: str, *options: str) -> list[_Entry]:
         listed = await self.git.run(
-            "ls-tree", "-z", "-l", "--full-tree", names.check_object_id(commit), "--", *([path] if path else [])
-        )
+            "ls-tree", "-z", "-l", "--full-tree", *options, names.check_object_id(commit), "--",
+            *([path] if path else []), limits=_LISTING,
+        )  # fmt: skip
         entries = []
         for line in listed.fields():
             facts, _, name = line.partition(b"\t")
-            mode, kind, object_id, size = facts.decode("ascii").split()
+            mode, _, object_id, size = facts.decode("ascii").split()
             entries.append(
-                _Entry(
-                    name.decode("utf-8", "surrogateescape"), mode, kind, object_id, int(size) if size != "-" else None
-                )
+                _Entry(name.decode("utf-8", "surrogateescape"), mode, object_id, int(size) if size != "-" else 0)
             )
         return entries
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from kortix_tui.base.errors import Conflict, NotFound, Refused
 from kortix_tui.base.words import ChangeStatus, Outcome
+from kortix_tui.repository import diff
+from kortix_tui.repository.diff import DiffSummary
 from kortix_tui.repository.mirror import Mirror
-from kortix_tui.review.merging import DecideChange, preview_merge
+from kortix_tui.review.merging import DecideChange, Preview, preview_merge
 from kortix_tui.runtime.context import Context
+from kortix_tui.runtime.preparing import manifest_faults
 from kortix_tui.runtime.views import ChangeDetail, ChangeView, MergePreview, MergeResult
 from kortix_tui.store.models import Change, Project
 
@@ -55,10 +58,9 @@ class Changes:
     def show(self, project: Project, number: int, *, preview: bool = True) -> ChangeDetail:
         """A change request with its diff summary; notes that this operator was shown this head."""
         change = self.find(project, number)
-        mirror = self._mirror(project.id)
-        base, head = self._range(change)
         context = self._context
-        summary = context.loop.call(mirror.diff_summary(base, head), deadline_s=READ_DEADLINE_S)
+        head = change.head_commit
+        summary = context.loop.call(self._summary(change), deadline_s=READ_DEADLINE_S)
         wanted = preview and change.status is ChangeStatus.OPEN
         with context.store.write() as tx:
             tx.execute(
@@ -75,16 +77,12 @@ class Changes:
     def patch(self, project: Project, number: int, *, path: str | None = None, head: str | None = None) -> str:
         """The unified diff as text, untrusted; of one path, or of all. `head` pins what is read."""
         change = self.find(project, number)
-        base, newest = self._range(change)
-        patch = self._mirror(project.id).patch(base, head or newest, path=path)
-        return self._context.loop.call(patch, deadline_s=READ_DEADLINE_S)
+        return self._context.loop.call(self._patch(change, head, path), deadline_s=READ_DEADLINE_S)
 
     def preview(self, project: Project, number: int) -> MergePreview:
         """What a merge would do now."""
         change = self.find(project, number)
-        found = self._context.loop.call(
-            preview_merge(self._mirror(project.id), project, change), deadline_s=READ_DEADLINE_S
-        )
+        found = self._context.loop.call(self._preview(project, change), deadline_s=READ_DEADLINE_S)
         return MergePreview.model_validate(found.model_dump())
 
     def merge(self, project: Project, number: int, *, at: str | None = None, message: str | None = None) -> MergeResult:
@@ -160,8 +158,22 @@ class Changes:
             )  # fmt: skip
         return self.find(project, number)
 
-    def _range(self, change: ChangeView) -> tuple[str, str]:
-        return change.base_commit, change.head_commit
+    async def _summary(self, change: ChangeView) -> DiffSummary:
+        mirror = await self._mirror(change.project_id)
+        return await diff.summary(mirror, await self._base(mirror, change), change.head_commit)
 
-    def _mirror(self, project_id: str) -> Mirror:
-        return Mirror(self._context.home.mirror(project_id))
+    async def _patch(self, change: ChangeView, head: str | None, path: str | None) -> str:
+        mirror = await self._mirror(change.project_id)
+        return await diff.patch(mirror, await self._base(mirror, change), head or change.head_commit, path=path)
+
+    async def _preview(self, project: Project, change: ChangeView) -> Preview:
+        return await preview_merge(await self._mirror(project.id), project, change, manifest_faults)
+
+    @staticmethod
+    async def _base(mirror: Mirror, change: ChangeView) -> str:
+        """An open one is compared with the base as it is now, an ended one with the base that it met."""
+        live = await mirror.resolve(f"refs/heads/{change.base_branch}") if change.status is ChangeStatus.OPEN else None
+        return live or change.base_commit
+
+    async def _mirror(self, project_id: str) -> Mirror:
+        return await Mirror.open(self._context.home.mirror(project_id))

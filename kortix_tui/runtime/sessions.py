@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from typing import Final
 
 from kortix_tui.base.errors import Ambiguous, InvalidInput, NotFound, Refused
@@ -90,12 +91,12 @@ class Sessions:
             isolation=self._context.settings.docker.runtime or "runc",
         )
 
-    def prompts(self, session_id: str) -> list[Prompt]:
+    def prompts(self, session_id: str) -> tuple[Prompt, ...]:
         """A session's prompts in order."""
         rows = self._context.store.all(
             f"SELECT {Prompt.columns()} FROM prompts WHERE session_id = ? ORDER BY n", (session_id,)
         )
-        return [Prompt.of(row) for row in rows]
+        return tuple(Prompt.of(row) for row in rows)
 
     def records(self, session_id: str, *, tail: int | None = None) -> RecordReader:
         """Follow what a session printed, from the start or from about `tail` records before the end."""
@@ -114,7 +115,7 @@ class Sessions:
         title: str | None = None,
         base_branch: str | None = None,
         template: str | None = None,
-        idle_minutes: int | None = None,
+        idle_minutes: float | None = None,
     ) -> SessionView:
         """Store a session and its first prompt; the host starts it.
 
@@ -138,11 +139,12 @@ class Sessions:
         with context.store.write() as tx:
             tx.execute(
                 "INSERT INTO sessions (id, project_id, title, agent, status, activity, wanted, base_branch, template,"
-                " idle_minutes, owner, origin, created_at, updated_at, active_at)"
-                " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+                " idle_minutes, owner, origin, agent_token, created_at, updated_at, active_at)"
+                " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
                 (
                     identity, project.id, shown, agent or "", SessionStatus.PROVISIONING, Activity.IDLE, Wanted.RUNNING,
                     base_branch or project.base_branch, template, minutes, context.actor.name, context.actor.via,
+                    secrets.token_hex(32),
                     tx.now_text, tx.now_text, tx.now_text,
                 ),
             )  # fmt: skip

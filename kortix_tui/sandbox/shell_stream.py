@@ -36,6 +36,11 @@ class ShellStream:
         self._ended = False
         self._news = asyncio.Event()
 
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more comes."""
+        return self._ended
+
     def feed(self, data: bytes) -> bool:
         """Take output from the channel; false when it is more than the window."""
         self._outstanding += len(data)

@@ -57,7 +57,7 @@ class Session(Row):
     head_commit: str | None = Field(description="Newest commit that the session pushed.")
     template: str | None
     image: str | None
-    idle_minutes: int
+    idle_minutes: float
     owner: str
     origin: str
     files: int

@@ -231,3 +231,14 @@ def last_ordinal(folder: Path) -> int:
             if record is not None:
                 return record.n
     return 0
+
+
+def newest(folder: Path, kind: str, turn: str) -> Record | None:
+    """The newest record of a kind that belongs to a turn; reads backwards, one segment at a time."""
+    mark = f'"kind":"{kind}"'.encode()
+    for path in reversed(_segments(folder)):
+        for line in reversed(_lines(path)):
+            record = _parse(line) if mark in line else None
+            if record is not None and record.kind == kind and record.turn == turn:
+                return record
+    return None

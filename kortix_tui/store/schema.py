@@ -29,9 +29,9 @@ MIGRATIONS: Final[tuple[str, ...]] = (
         agent TEXT NOT NULL,
         status TEXT NOT NULL, activity TEXT NOT NULL, wanted TEXT NOT NULL, reason TEXT, reason_text TEXT,
         base_branch TEXT NOT NULL, base_commit TEXT, head_commit TEXT, template TEXT, image TEXT, plan TEXT,
-        idle_minutes INTEGER NOT NULL, owner TEXT NOT NULL, origin TEXT NOT NULL,
+        idle_minutes REAL NOT NULL, owner TEXT NOT NULL, origin TEXT NOT NULL,
         files INTEGER NOT NULL DEFAULT 0, additions INTEGER NOT NULL DEFAULT 0, deletions INTEGER NOT NULL DEFAULT 0,
-        channel_key_hash TEXT, attempts INTEGER NOT NULL DEFAULT 0,
+        channel_key TEXT, agent_token TEXT NOT NULL, attempts INTEGER NOT NULL DEFAULT 0,
         created_at TEXT NOT NULL, updated_at TEXT NOT NULL, active_at TEXT NOT NULL, started_at TEXT, stopped_at TEXT,
         removed_at TEXT
     );

@@ -1,0 +1,310 @@
+"""One session's connection to its sandbox: the door that the host serves, the channel that came in through it, and the
+record that it fills."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from kortix_tui.base.errors import DeadlineExceeded, KortixError
+from kortix_tui.broker.door import Door
+from kortix_tui.broker.listener import DoorListener
+from kortix_tui.broker.services import ChangeInfo, ChangeProposal, SessionInfo
+from kortix_tui.harness.command import TurnStart
+from kortix_tui.repository.door import Access, GitDoor, PushReport
+from kortix_tui.repository.mirror import Mirror
+from kortix_tui.review.opening import Proposal
+from kortix_tui.runtime.context import Context
+from kortix_tui.runtime.ledger import Ledger
+from kortix_tui.runtime.pushes import Pushes
+from kortix_tui.runtime.recording import Recording, TurnEnd
+from kortix_tui.sandbox.channel import Channel, ChannelClosed
+from kortix_tui.sandbox.frames import Committer, Hello, Repository, RescueResult, TurnOrder, Welcome
+from kortix_tui.sandbox.shell_stream import ShellStream
+from kortix_tui.store.models import Change, Session
+
+SHUTDOWN_S: Final = 5.0
+OpenMirror = Callable[[str], Awaitable[Mirror]]
+
+
+class CloneFailed(KortixError):
+    """The sandbox could not get the repository."""
+
+    code = "clone_failed"
+
+
+class Link:
+    """Serves the door and speaks to the supervisor behind it. What it learns wakes the runner through `changed`.
+
+    Implements the broker's `DoorServices`.
+    """
+
+    def __init__(
+        self, session_id: str, context: Context, ledger: Ledger, mirror: OpenMirror, changed: asyncio.Event
+    ) -> None:
+        self.session_id = session_id
+        self.has_repository = True
+        self._context = context
+        self._ledger = ledger
+        self._open_mirror = mirror
+        self._changed = changed
+        self._mode = "normal"
+        self._listener: DoorListener | None = None
+        self._channel: Channel | None = None
+        self._connected = asyncio.Event()
+        self._hello: Hello | None = None
+        self._recording = Recording(session_id, context, changed)
+        self._pushes: Pushes | None = None
+        self._shells = list[ShellStream]()
+        self.git: GitDoor | None = None
+
+    # Opening and closing
+
+    async def open(self, mode: str) -> None:
+        """Serve the door; `rescue` lets work out and nothing in, and starts no agent."""
+        if self._listener is not None and mode == self._mode:
+            return
+        await self._close_door()
+        session = self._session()
+        plan_text = self._ledger.plan(self.session_id)
+        self.has_repository = plan_text is None or '"repository_access":false' not in plan_text
+        self._mode = mode
+        self._recording.open(self._ledger)
+        if self.has_repository:
+            mirror = await self._open_mirror(session.project_id)
+            self._pushes = Pushes(session.id, self._ledger, mirror, self._changed)
+            self.git = GitDoor(
+                mirror,
+                session.id,
+                session.base_branch,
+                access=Access.FULL if mode == "normal" else Access.PUSH_ONLY,
+                on_push=self._pushed,
+            )
+            await self._pushes.catch_up()
+        self._listener = DoorListener(self._context.home.door(session.id), Door(self).handle)
+        await self._listener.open()
+
+    async def close(self) -> None:
+        """Leave the sandbox to itself: it goes on, and connects to the next host."""
+        await self._close_door()
+        await self._recording.close()
+
+    async def _close_door(self) -> None:
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            await listener.close()
+        self._channel = None
+        self._connected.clear()
+
+    async def forget_key(self) -> None:
+        """The sandbox's volumes are new: whoever connects first is its supervisor."""
+        session = self._session()
+        if self.channel_key is not None:
+            await self._ledger.give_key(session, None)
+
+    # What the runner asks
+
+    @property
+    def alive(self) -> bool:
+        """Whether the supervisor is connected."""
+        return self._channel is not None and not self._channel.closed.is_set()
+
+    @property
+    def attended(self) -> bool:
+        """Whether a person has a shell open in the sandbox."""
+        self._shells = [shell for shell in self._shells if not shell.ended]
+        return bool(self._shells)
+
+    async def connected(self, deadline_s: float) -> None:
+        """Wait for the supervisor.
+
+        Raises:
+            DeadlineExceeded: It did not come.
+        """
+        try:
+            async with asyncio.timeout(deadline_s):
+                await self._connected.wait()
+        except TimeoutError:
+            raise DeadlineExceeded("The sandbox's supervisor did not connect.") from None
+
+    async def ready(self, deadline_s: float) -> None:
+        """Wait until the workspace is cloned.
+
+        Raises:
+            CloneFailed: The sandbox could not clone.
+            ChannelClosed: It left meanwhile.
+            DeadlineExceeded: It takes too long.
+        """
+        try:
+            async with asyncio.timeout(deadline_s):
+                while not (self._recording.is_ready or (self._hello is not None and self._hello.cloned)):
+                    if self._recording.clone_fault is not None:
+                        raise CloneFailed(
+                            f"The sandbox could not clone the repository: {self._recording.clone_fault}",
+                            hint="Look at `kortix sessions logs`; `kortix sessions resume` tries again.",
+                        )
+                    if not self.alive:
+                        raise ChannelClosed("The sandbox's supervisor left before the workspace was ready.")
+                    self._changed.clear()
+                    await self._changed.wait()
+        except TimeoutError:
+            raise DeadlineExceeded("The sandbox did not get its clone in time.") from None
+
+    async def start_turn(self, turn: TurnStart) -> None:
+        """Have the supervisor run a turn; the same turn is never run twice."""
+        order = TurnOrder(turn_id=turn.turn_id, command=turn.command, environment=turn.environment, cwd=turn.cwd)
+        await self._live().start_turn(order, turn.prompt)
+
+    async def cancel_turn(self, turn_id: str) -> None:
+        """End a turn's program."""
+        await self._live().cancel_turn(turn_id)
+
+    def ended(self, turn_id: str) -> TurnEnd | None:
+        """How a turn ended, if it did."""
+        found = self._recording.turn_end(turn_id)
+        if found is None and self._hello is not None and turn_id in self._hello.ended and self._recording.caught_up:
+            return TurnEnd.unseen()
+        return found
+
+    async def wait_end(self, turn_id: str, deadline_s: float) -> TurnEnd | None:
+        """Wait for a turn's end; `None` when it does not come."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(deadline_s):
+                while (end := self.ended(turn_id)) is None:
+                    if not self.alive:
+                        return None
+                    self._changed.clear()
+                    await self._changed.wait()
+                return end
+        return None
+
+    async def rescue(self, number: int, reason: str, deadline_s: float) -> RescueResult:
+        """Have the supervisor push what would be lost."""
+        return await self._live().rescue(number, reason, deadline=deadline_s)
+
+    async def shutdown(self) -> None:
+        """End everything in the sandbox in order."""
+        with contextlib.suppress(ChannelClosed, DeadlineExceeded):
+            await self._live().shutdown(SHUTDOWN_S)
+
+    async def open_shell(self, rows: int, columns: int, term: str) -> ShellStream:
+        """A terminal in the sandbox, for a person."""
+        shell = await self._live().open_shell(rows=rows, columns=columns, term=term)
+        self._shells.append(shell)
+        return shell
+
+    async def mirror_ref(self, ref: str) -> str | None:
+        """What a ref names in the mirror."""
+        mirror = await self._open_mirror(self._session().project_id)
+        return await mirror.resolve(ref)
+
+    def note(self, text: str) -> None:
+        """A line of the host's own in the session's record."""
+        self._recording.note(text)
+
+    def _live(self) -> Channel:
+        if self._channel is None or self._channel.closed.is_set():
+            raise ChannelClosed("The sandbox is not connected.", hint="Try again in a moment.")
+        return self._channel
+
+    def _session(self) -> Session:
+        session = self._ledger.session(self.session_id)
+        assert session is not None  # noqa: S101 - rows of sessions are never deleted
+        return session
+
+    # What the door asks (DoorServices)
+
+    @property
+    def agent_token(self) -> str:
+        """What the agent's requests must carry."""
+        return self._ledger.locks(self.session_id)[1]
+
+    @property
+    def channel_key(self) -> str | None:
+        """What the supervisor must carry; `None` while none was given out."""
+        return self._ledger.locks(self.session_id)[0]
+
+    async def supervise(self, channel: Channel) -> None:
+        """Serve one connection of the supervisor until it closes; a newer one takes its place."""
+        hello = await channel.hello()
+        session = self._session()
+        if hello.session_id != self.session_id:
+            return
+        old, self._channel = self._channel, None
+        if old is not None:
+            await old.close()
+        key = None
+        if self.channel_key is None:
+            key = secrets.token_hex(32)
+            await self._ledger.give_key(session, key)
+        self._hello = hello
+        await channel.welcome(self._welcome(session, key))
+        self._channel = channel
+        self._recording.attach(hello.last_seq)
+        self._connected.set()
+        self._changed.set()
+        try:
+            await self._recording.fill(channel)
+        finally:
+            if self._channel is channel:
+                self._channel = None
+                self._connected.clear()
+            self._changed.set()
+
+    def _welcome(self, session: Session, key: str | None) -> Welcome:
+        repository = Repository(
+            branch=session.id, base_branch=session.base_branch, base_commit=session.base_commit or ""
+        )
+        agent = session.agent or "agent"
+        return Welcome(
+            channel_key=key,
+            stored_seq=self._recording.stored_seq,
+            mode="rescue" if self._mode == "rescue" else "normal",
+            repository=repository if self.has_repository else None,
+            agent_token=self.agent_token,
+            identity=Committer(name=f"{agent} (kortix agent)", email=f"{session.id}@sessions.kortix.invalid"),
+        )
+
+    async def session(self) -> SessionInfo:
+        """Facts about the session, for its agent."""
+        session = self._session()
+        return SessionInfo(
+            session_id=session.id,
+            project=self._ledger.project(session.project_id).slug,
+            agent=session.agent,
+            base_branch=session.base_branch,
+            branch=session.id,
+            title=session.title,
+        )
+
+    async def changes(self) -> list[ChangeInfo]:
+        """The session's change requests, oldest first."""
+        rows = self._context.store.all(
+            f"SELECT {Change.columns()} FROM change_requests WHERE session_id = ? ORDER BY number", (self.session_id,)
+        )
+        return [_info(Change.of(row)) for row in rows]
+
+    async def open_change(self, proposal: ChangeProposal) -> ChangeInfo:
+        """Open a change request at a head that the host has seen pushed."""
+        session = self._session()
+        wanted = Proposal.model_validate(proposal.model_dump())
+        change = await self._ledger.open_change(session, wanted, self._ledger.project(session.project_id).slug)
+        self.note(f"Opened change request {change.number}: {change.title}")
+        return _info(change)
+
+    async def deny_merge(self) -> None:
+        """The agent asked for a merge, which no agent may do."""
+        session = self._session()
+        await self._ledger.denied(session, "change_request.merge", scope=f"session {session.id}")
+        self.note("The agent asked for a merge; merge is default-deny for agents.")
+
+    async def _pushed(self, report: PushReport) -> None:
+        if self._pushes is not None:
+            await self._pushes.pushed(report)
+
+
+def _info(change: Change) -> ChangeInfo:
+    return ChangeInfo(number=change.number, status=change.status, title=change.title, head_commit=change.head_commit)

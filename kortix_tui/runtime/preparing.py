@@ -1,0 +1,164 @@
+"""What a session needs before its sandbox starts: the newest base, the plan that the base states, and an image."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from pydantic import TypeAdapter
+
+from kortix_tui.base.errors import InvalidInput, KortixError, NotFound
+from kortix_tui.manifest.check import Report, check
+from kortix_tui.manifest.plan import AgentPlan, TemplatePlan, plan_agent
+from kortix_tui.repository.mirror import Mirror
+from kortix_tui.runtime.context import Context
+from kortix_tui.runtime.ledger import Ledger
+from kortix_tui.sandbox.images import Images, Template
+from kortix_tui.store.models import Session
+
+FETCH_S = 120.0
+READ_S = 20.0
+Note = Callable[[str], None]
+_PLAN: TypeAdapter[AgentPlan] = TypeAdapter(AgentPlan)
+
+
+class CommitSource:
+    """The manifest's files at one commit, for the reader that runs in a worker thread."""
+
+    def __init__(self, mirror: Mirror, commit: str, loop: asyncio.AbstractEventLoop) -> None:
+        self._mirror = mirror
+        self._commit = commit
+        self._loop = loop
+
+    def read(self, path: str) -> bytes | None:
+        """The bytes of a regular file at the commit."""
+        return asyncio.run_coroutine_threadsafe(self._mirror.read(self._commit, path), self._loop).result(READ_S)
+
+    def list(self, path: str) -> list[str]:
+        """All regular files below a folder at the commit, as repository paths."""
+        paths = self._mirror.tree(self._commit, path)
+        return list(asyncio.run_coroutine_threadsafe(paths, self._loop).result(READ_S))
+
+
+async def read_manifest(mirror: Mirror, commit: str) -> Report:
+    """Read and check the manifest at a commit."""
+    source = CommitSource(mirror, commit, asyncio.get_running_loop())
+    return await asyncio.to_thread(check, source)
+
+
+async def manifest_faults(mirror: Mirror, commit: str) -> tuple[str, ...]:
+    """The errors that make the manifest at a commit invalid, each with file and line."""
+    report = await read_manifest(mirror, commit)
+    return tuple(f"{fault.file}:{fault.line}: {fault.message}" for fault in report.faults if fault.level == "error")
+
+
+class Preparing:
+    """Plans and images, shared by all runners of one host."""
+
+    def __init__(self, context: Context, ledger: Ledger, images: Images) -> None:
+        self._context = context
+        self._ledger = ledger
+        self._images = images
+        self._mirrors: dict[str, Mirror] = {}
+        self._reports: dict[tuple[str, str], Report] = {}
+        self._opening = asyncio.Lock()
+
+    async def mirror(self, project_id: str) -> Mirror:
+        """The project's mirror, opened once."""
+        async with self._opening:
+            if project_id not in self._mirrors:
+                self._mirrors[project_id] = await Mirror.open(self._context.home.mirror(project_id))
+            return self._mirrors[project_id]
+
+    async def plan(self, session: Session, note: Note) -> AgentPlan:
+        """The session's plan: pinned to the base commit of its first start, whatever happened since (I3).
+
+        Raises:
+            NotFound: The base branch or the manifest is missing.
+            InvalidInput: The manifest on the base branch has errors; the first is named.
+        """
+        if session.base_commit is not None:
+            return self.pinned(session)
+        project = self._ledger.project(session.project_id)
+        mirror = await self.mirror(project.id)
+        await mirror.fetch(project.source, base=session.base_branch, wall_s=FETCH_S)
+        commit = await mirror.copy_base(session.base_branch)
+        report = await self.report(project.id, mirror, commit)
+        if report.manifest is None:
+            raise InvalidInput(_first_fault(report), hint="Run `kortix validate` in the project.")
+        plan = plan_agent(report, session.agent or None, template=session.template, settings=self._context.settings)
+        await mirror.create_session_branch(session.id, commit)
+        await self._ledger.pin(
+            session, base_commit=commit, agent=plan.name, template=plan.template.slug, image=None,
+            plan=_PLAN.dump_json(plan).decode(),
+        )  # fmt: skip
+        return plan
+
+    async def report(self, project_id: str, mirror: Mirror, commit: str) -> Report:
+        """The manifest at a commit, read once."""
+        key = (project_id, commit)
+        if key not in self._reports:
+            if len(self._reports) > 64:
+                self._reports.clear()
+            self._reports[key] = await read_manifest(mirror, commit)
+        return self._reports[key]
+
+    def pinned(self, session: Session) -> AgentPlan:
+        """The plan that was pinned at the first start."""
+        text = self._ledger.plan(session.id)
+        if text is None:
+            raise NotFound(f"Session {session.id} was never started.", hint="Run `kortix sessions resume`.")
+        return _PLAN.validate_json(text)
+
+    async def image(self, session: Session, plan: AgentPlan, note: Note) -> str:
+        """The image of the session's template, built when it is missing, with progress in the session's record."""
+        template = await self._template(session, plan.template)
+        image = await self._images.find(template)
+        if image is None:
+            note(f"Building the image of template {plan.template.slug}; this happens once.")
+            image = await self._images.ensure(template, note)
+        if image != session.image:
+            await self._ledger.use_image(session, image)
+        return image
+
+    async def _template(self, session: Session, plan: TemplatePlan) -> Template:
+        if plan.dockerfile is None:
+            return Template(slug=plan.slug, image=plan.image)
+        mirror = await self.mirror(session.project_id)
+        return await template_at(mirror, session.base_commit or "", plan)
+
+    async def forget(self, session: Session) -> None:
+        """Remove the session's branch from the mirror; kept heads and rescues stay."""
+        try:
+            mirror = await self.mirror(session.project_id)
+        except KortixError:
+            return  # the mirror is gone, and the branch with it
+        await mirror.forget(session.id)
+
+
+async def template_at(mirror: Mirror, commit: str, plan: TemplatePlan) -> Template:
+    """A Dockerfile template with the files of its folder, as they are at a commit of the base branch.
+
+    Raises:
+        NotFound: The commit has no such Dockerfile.
+    """
+    path = plan.dockerfile or ""
+    content = await mirror.read(commit, path)
+    if content is None:
+        raise NotFound(f"Template {plan.slug}: {path} is not on the base branch.", hint="Commit it there first.")
+    folder = path.rpartition("/")[0]
+    files = dict[str, bytes]()
+    for name in await mirror.tree(commit, folder) if folder else []:
+        data = await mirror.read(commit, name, limit=16 << 20)
+        if data is not None:
+            files[name.removeprefix(folder + "/")] = data
+    return Template(slug=plan.slug, dockerfile=content, files=files)
+
+
+def _first_fault(report: Report) -> str:
+    errors = [fault for fault in report.faults if fault.level == "error"]
+    if not errors:
+        return "The manifest is unusable."
+    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+    first = errors[0]
+    return f"{first.file}:{first.line}: {first.message}{more}"
