@@ -56,7 +56,7 @@ class Access(StrEnum):
 
     FULL = "full"
     PUSH_ONLY = "push_only"
-    """Rescued work only: nothing can be read."""
+    """Rescued work only: nothing can be fetched."""
     NONE = "none"
 
 
@@ -140,7 +140,9 @@ class GitDoor:
         """
         if method == "GET" and tail == "info/refs":
             service = parse_qs(query, max_num_fields=8).get("service", [""])[0]
-            if not self._admits(service):
+            # Whoever rescues work asks first what is outside already: ids of what the session can see anyway.
+            asking = service == "git-upload-pack" and self.access is Access.PUSH_ONLY
+            if not asking and not self._admits(service):
                 return _plain(403, "This service is not available here.")
             return await self._advertise(service)
         if method == "POST" and tail in ("git-upload-pack", "git-receive-pack"):

@@ -29,7 +29,7 @@ _LIMITED = 'ulimit -c 0; ulimit -t "$1"; ulimit -v "$2" 2>/dev/null || :; shift 
 NO_HOOKS = os.devnull
 """As `core.hooksPath`: no hook can be found below it, and nobody can put one there."""
 
-_COMMON = (
+OPERATOR_SETTINGS = (
     f"core.hooksPath={NO_HOOKS}",
     "core.fsmonitor=false",
     "core.untrackedCache=false",
@@ -41,8 +41,9 @@ _COMMON = (
     "maintenance.auto=false",
     "advice.detachedHead=false",
 )
+"""For every git, so also for that of the person's own repository."""
 _SEALED = (
-    *_COMMON,
+    *OPERATOR_SETTINGS,
     "core.attributesFile=/dev/null",
     "core.excludesFile=/dev/null",
     "core.pager=cat",
@@ -177,6 +178,7 @@ class Git:
         ok: tuple[int, ...] = (0,),
         limits: Limits | None = None,
         what: str | None = None,
+        cut_at: int | None = None,
     ) -> Output:
         """Run to the end.
 
@@ -186,6 +188,8 @@ class Git:
             ok: Exit statuses that are answers.
             limits: In place of the usual ones.
             what: How an error names the command; its first word when absent.
+            cut_at: Enough after this many bytes: git is ended then, its status counts as 0, and at least one byte
+                more than this is returned.
 
         Raises:
             GitFailed: Another exit status, or more output than allowed.
@@ -198,7 +202,9 @@ class Git:
                 sending = asyncio.create_task(feed(git.stdin, stdin))
                 errors = asyncio.create_task(tail(git.stderr))
                 try:
-                    stdout = await _collect(git.stdout, bounds.output_bytes, name)
+                    stdout = await _collect(git.stdout, bounds.output_bytes, name, cut_at)
+                    if cut_at is not None and len(stdout) > cut_at:
+                        return Output(0, stdout, b"")
                     stderr = await errors
                     status = await git.process.wait()
                 finally:
@@ -256,7 +262,7 @@ _INHERITED_REPOSITORY = (
     "GIT_OBJECT_DIRECTORY",
     "GIT_ALTERNATE_OBJECT_DIRECTORIES",
     "GIT_NAMESPACE",
-    "GIT_COMMON_DIR",
+    "GITOPERATOR_SETTINGS_DIR",
     "GIT_PREFIX",
     "GIT_QUARANTINE_PATH",
     "GIT_EXTERNAL_DIFF",
@@ -286,7 +292,7 @@ def operator_environment() -> dict[str, str]:
 def operator(directory: Path | None = None, *, git_dir: Path | None = None, wall_s: float = 120.0) -> Git:
     """Git for the source repository only: with the person's access, without hooks, questions or limits but time."""
     limits = Limits(wall_s=wall_s, cpu_s=None, memory_bytes=None)
-    return Git(operator_environment(), _COMMON, limits, git_dir, directory)
+    return Git(operator_environment(), OPERATOR_SETTINGS, limits, git_dir, directory)
 
 
 async def without_questions(git: Git) -> Git:
@@ -339,11 +345,13 @@ async def feed(stdin: asyncio.StreamWriter, data: bytes) -> None:
         await stdin.wait_closed()
 
 
-async def _collect(stream: asyncio.StreamReader, limit: int, name: str) -> bytes:
+async def _collect(stream: asyncio.StreamReader, limit: int, name: str, cut_at: int | None) -> bytes:
     parts: list[bytes] = []
     size = 0
     while chunk := await stream.read(_CHUNK):
         size += len(chunk)
+        if cut_at is not None and size > cut_at:
+            return b"".join((*parts, chunk))
         if size > limit:
             raise GitFailed(f"git {name} printed more than {limit // _MIB or 1} MiB.")
         parts.append(chunk)
