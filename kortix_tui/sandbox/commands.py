@@ -6,7 +6,7 @@ import asyncio
 import os
 import shutil
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -15,6 +15,8 @@ from kortix_tui.base.text import visible_line, without_sgr
 
 Progress = Callable[[str], None]
 """Gets one line of safe text at a time."""
+Ask = Callable[[str], Awaitable[bool]]
+"""Puts a yes-or-no question to the person before something changes their machine."""
 _TAIL_LINES = 20
 _LINE_BYTES = 64 * 1024
 _GRACE_SECONDS = 10.0
@@ -40,9 +42,7 @@ def as_root(command: Sequence[str]) -> list[str] | None:
     return ["sudo", "--", *command] if shutil.which("sudo") else None
 
 
-async def run(
-    command: Sequence[str], progress: Progress, *, seconds: float, environment: Mapping[str, str] | None = None
-) -> Ended:
+async def run(command: Sequence[str], progress: Progress, *, seconds: float) -> Ended:
     """Run a program, giving its output line by line.
 
     A program run through sudo stays in our session, as sudo asks for the password at the terminal; all others
@@ -58,7 +58,7 @@ async def run(
         stdin=None if not own_session else asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
-        env={**os.environ, "LC_ALL": "C.UTF-8", **(environment or {})},
+        env={**os.environ, "LC_ALL": "C.UTF-8"},
         start_new_session=own_session,
         limit=_LINE_BYTES,
     )

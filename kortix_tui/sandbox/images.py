@@ -21,8 +21,9 @@ from pydantic import BaseModel, ConfigDict
 
 from kortix_tui.base.errors import Conflict, DeadlineExceeded, InvalidInput, NotFound, Refused
 from kortix_tui.base.paths import cache_folder
+from kortix_tui.base.settings import Settings
 from kortix_tui.base.text import visible_line
-from kortix_tui.sandbox.commands import Progress
+from kortix_tui.sandbox.commands import Ask, Progress
 from kortix_tui.sandbox.docker import build
 from kortix_tui.sandbox.docker.bootstrap import bootstrap
 from kortix_tui.sandbox.docker.engine import Client, Engine
@@ -91,7 +92,8 @@ class Images:
     Args:
         engine: Gives the connection; asked at each use, so that an engine that comes later is found.
         authorities: Certificate files of the operator that downloads during builds need.
-        install_tools: Whether missing build tools may be installed on this machine (`kortix setup` asks first).
+        mirror: The operator's package mirror, for a base that is made without a registry.
+        ask: Asked before a missing build tool is installed on this machine (`kortix setup`); else that is an error.
         cache: For archives and the lock; the user's cache folder when `None`.
     """
 
@@ -100,13 +102,23 @@ class Images:
         engine: Callable[[], Awaitable[Engine]],
         *,
         authorities: Sequence[Path] = (),
-        install_tools: bool = False,
+        mirror: str | None = None,
+        ask: Ask | None = None,
         cache: Path | None = None,
     ) -> None:
         self._engine = engine
         self._authority_files = tuple(authorities)
-        self._install_tools = install_tools
+        self._mirror = mirror
+        self._ask = ask
         self._cache = cache or cache_folder()
+
+    @classmethod
+    def configured(
+        cls, engine: Callable[[], Awaitable[Engine]], settings: Settings, *, ask: Ask | None = None
+    ) -> Images:
+        """The images as the operator's settings want them: everybody who names a tag has to agree on these."""
+        authorities = [Path(path) for path in settings.images.ca_certificates]
+        return cls(engine, authorities=authorities, mirror=settings.images.mirror, ask=ask)
 
     async def find(self, template: Template) -> str | None:
         """The template's image if it is built; a few milliseconds.
@@ -267,8 +279,9 @@ class Images:
                 BASE_PACKAGES,
                 progress,
                 cache=self._cache,
+                mirror=self._mirror,
                 labels=labels,
-                install_tool=self._install_tools,
+                ask=self._ask,
             )
             if not self._authority_files:
                 return

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from kortix_tui.sandbox.commands import Progress, as_root, run
+from kortix_tui.sandbox.commands import Ask, Progress, as_root, run
 from kortix_tui.sandbox.docker.build import import_archive
 from kortix_tui.sandbox.docker.engine import Engine
 from kortix_tui.sandbox.docker.sources import machine_sources
@@ -33,8 +33,9 @@ async def bootstrap(
     progress: Progress,
     *,
     cache: Path,
+    mirror: str | None,
     labels: Mapping[str, str],
-    install_tool: bool,
+    ask: Ask | None,
 ) -> None:
     """Make a root file system of packages and import it as `tag`.
 
@@ -44,16 +45,17 @@ async def bootstrap(
         packages: What it holds beside the essential ones.
         progress: Gets each line.
         cache: Where the archive lies meanwhile (some 250 MB).
+        mirror: The operator's package mirror, in place of the machine's own.
         labels: Put on the image.
-        install_tool: Whether mmdebstrap may be installed on this machine when it is missing.
+        ask: Asked before mmdebstrap is installed on this machine; without it, a missing one is an error.
 
     Raises:
         Refused: The machine's distribution cannot be a base.
         BuildFailed: A program failed or is missing.
     """
-    sources = await asyncio.to_thread(machine_sources)
+    sources = await asyncio.to_thread(machine_sources, mirror=mirror)
     if shutil.which(_TOOL) is None:
-        await _install_tool(progress, allowed=install_tool)
+        await _install_tool(progress, ask)
     await asyncio.to_thread(cache.mkdir, parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(prefix="base-", dir=cache))
     try:
@@ -71,9 +73,11 @@ async def bootstrap(
             *sources.lines,
         ]
         progress(f"Making the base image from the package mirror of this machine ({sources.suite}).")
-        # As root it works everywhere; without, mmdebstrap looks for another way (user namespaces).
-        privileged = as_root(command) if os.geteuid() == 0 or await _may_sudo() else None
-        ended = await run(privileged or command, progress, seconds=20 * _MINUTES, environment={"TMPDIR": str(folder)})
+        # As root it works everywhere; without, mmdebstrap looks for another way (user namespaces), which needs a
+        # temporary folder that is not in a private home.
+        if os.geteuid() == 0 or await _may_sudo():
+            command = as_root(["env", f"TMPDIR={folder}", *command]) or command
+        ended = await run(command, progress, seconds=20 * _MINUTES)
         if ended.status != 0:
             raise BuildFailed(
                 f"The base image could not be made: {_TOOL} ended with {ended.status}.\n{ended.tail}",
@@ -85,22 +89,23 @@ async def bootstrap(
         await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
 
-async def _install_tool(progress: Progress, *, allowed: bool) -> None:
-    command = as_root(["apt-get", "install", "-y", "--no-install-recommends", _TOOL])
-    if not allowed or command is None:
+async def _install_tool(progress: Progress, ask: Ask | None) -> None:
+    install = ["env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "install", "-y", "--no-install-recommends", _TOOL]
+    command = as_root(install)  # through sudo the variable has to be part of the command
+    question = f"No image registry answers. Install {_TOOL} to make the base image from this machine's package mirror?"
+    if command is None or ask is None or not await ask(question):
         raise BuildFailed(
             f"No image registry answers, and {_TOOL}, which makes the base image without one, is not installed.",
             hint=f"Run: kortix setup (or: sudo apt-get install {_TOOL})",
         )
     progress(f"Installing {_TOOL}.")
-    quiet = {"DEBIAN_FRONTEND": "noninteractive"}
-    ended = await run(command, progress, seconds=10 * _MINUTES, environment=quiet)
+    ended = await run(command, progress, seconds=10 * _MINUTES)
     if ended.status != 0:
         # Package lists may be missing or old on a fresh machine.
         update = as_root(["apt-get", "update"])
         if update is not None:
             await run(update, progress, seconds=10 * _MINUTES)
-        ended = await run(command, progress, seconds=10 * _MINUTES, environment=quiet)
+        ended = await run(command, progress, seconds=10 * _MINUTES)
     if ended.status != 0:
         raise BuildFailed(f"{_TOOL} could not be installed.\n{ended.tail}", hint="Check apt on this machine.")
 

@@ -77,11 +77,10 @@ class Discovery:
 
     def failure(self) -> EngineUnavailable:
         """The error to raise when nothing answered: the most telling attempt decides the words."""
-        order = (Answer.UNSUITABLE, Answer.SILENT, Answer.DENIED, Answer.STALE)
-        for answer in order:
-            for attempt in self.attempts:
-                if attempt.answer is answer or (attempt.endpoint.chosen and answer is Answer.STALE):
-                    return _explain(attempt)
+        order = (Answer.UNSUITABLE, Answer.SILENT, Answer.DENIED, Answer.STALE, Answer.ABSENT)
+        telling = [attempt for attempt in self.attempts if attempt.endpoint.chosen or attempt.answer != Answer.ABSENT]
+        if telling:
+            return _explain(min(telling, key=lambda attempt: order.index(attempt.answer)))
         return EngineUnavailable("No Docker engine was found on this machine.", hint="Run: kortix setup")
 
 

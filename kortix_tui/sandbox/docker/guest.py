@@ -9,12 +9,8 @@ from functools import cache
 from pathlib import Path
 
 _LAUNCHER = """\
-#!/opt/kortix/bin/python3 -I
-import runpy
-import sys
-
-sys.path.insert(0, "/opt/kortix")
-runpy.run_path("/opt/kortix/cli.py", run_name="__main__")
+#!/bin/sh
+exec /opt/kortix/bin/python3 -I -S /opt/kortix/cli.py "$@"
 """
 _DOCKERFILE = """\
 FROM {base}

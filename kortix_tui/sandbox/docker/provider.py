@@ -31,9 +31,11 @@ class DockerProvider:
 
     Args:
         endpoint: The operator's choice of engine, or `None` to look for one.
+        runtime: The operator's choice of OCI runtime, for `info`; each `SandboxSpec` names its own.
     """
 
-    def __init__(self, endpoint: str | None = None) -> None:
+    def __init__(self, endpoint: str | None = None, *, runtime: str | None = None) -> None:
+        self._runtime = runtime
         self._setting = endpoint
         self._engine: Engine | None = None
         self._limits: EngineLimits | None = None
@@ -60,8 +62,8 @@ class DockerProvider:
             found_by=engine.endpoint.found_by,
             version=visible_line(str(version.get("Version", ""))),
             api_version=str(version.get("ApiVersion", "")),
-            isolation=_isolation(facts),
-            warnings=_warnings(facts),
+            isolation=_isolation(facts, self._runtime),
+            warnings=_warnings(facts, self._runtime),
         )
 
     async def start(self, spec: SandboxSpec, *, command: Sequence[str] = hardening.ENTRYPOINT) -> SandboxState:
@@ -347,15 +349,15 @@ def _moment(text: str) -> datetime:
     return datetime.fromisoformat(text).astimezone(UTC)
 
 
-def _isolation(facts: dict[str, Any]) -> str:
-    runtime = str(facts.get("DefaultRuntime") or "runc")
+def _isolation(facts: dict[str, Any], runtime: str | None) -> str:
+    runtime = runtime or str(facts.get("DefaultRuntime") or "runc")
     words = _RUNTIMES.get(runtime, "Kata Containers" if runtime.startswith("kata") else visible_line(runtime))
     options = " ".join(facts.get("SecurityOptions") or [])
     extra = [word for key, word in (("name=rootless", "rootless"), ("name=userns", "user namespace")) if key in options]
     return ", ".join([words, *extra])
 
 
-def _warnings(facts: dict[str, Any]) -> tuple[str, ...]:
+def _warnings(facts: dict[str, Any], runtime: str | None) -> tuple[str, ...]:
     options = " ".join(facts.get("SecurityOptions") or [])
     lacking = (
         ("MemoryLimit", "It cannot limit memory: one sandbox can take all of the machine's."),
@@ -365,4 +367,6 @@ def _warnings(facts: dict[str, Any]) -> tuple[str, ...]:
     found = [words for key, words in lacking if facts.get(key) is False]
     if "name=seccomp" not in options:
         found.insert(0, "It has no seccomp: sandboxes can use every system call of the kernel.")
+    if runtime is not None and runtime not in (facts.get("Runtimes") or {}):
+        found.insert(0, f"It has no runtime named {visible_line(runtime)}: no sandbox will start.")
     return tuple(found)

@@ -37,11 +37,15 @@ class Sources:
     lines: tuple[str, ...]
 
 
-def machine_sources(root: Path = Path("/")) -> Sources:
+def machine_sources(root: Path = Path("/"), *, mirror: str | None = None) -> Sources:
     """The archives of the machine's own distribution, without those of third parties.
 
     On Debian of any release the base is always Debian 12, so that two machines get the same; on Ubuntu it is the
     machine's own release, as its mirror has nothing else.
+
+    Args:
+        root: Where the machine's files are.
+        mirror: The operator's choice for the main archive; security updates keep their own place.
 
     Raises:
         Refused: The machine is neither, or its sources name no archive of the distribution.
@@ -61,7 +65,8 @@ def machine_sources(root: Path = Path("/")) -> Sources:
         if own not in names or "main" not in archive.components or pocket not in ("", "updates", "security"):
             continue
         option = f"[signed-by={archive.signed_by}] " if archive.signed_by else ""
-        lines[f"deb {option}{archive.uri} {suite}{dash}{pocket} {' '.join(_PARTS[name])}"] = None
+        uri = mirror if mirror is not None and pocket != "security" else archive.uri
+        lines[f"deb {option}{uri} {suite}{dash}{pocket} {' '.join(_PARTS[name])}"] = None
     if not any(f" {suite} " in line for line in lines):
         raise Refused(
             "The apt sources of this machine name no archive of its distribution.",
