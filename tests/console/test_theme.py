@@ -1,0 +1,108 @@
+"""Themes: shipped ones can be read, bad ones are named and skipped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from rich.color import Color
+from textual.theme import BUILTIN_THEMES
+
+from kortix_tui.base.errors import InvalidInput
+from kortix_tui.console.theme import _BACKGROUNDS, _FOREGROUNDS, Palette, ThemeFile, load_themes
+from kortix_tui.console.widgets.sgr import contrast
+
+TEXT_CONTRAST = 4.5
+SHIPPED, PROBLEMS = load_themes([Path(__file__).parents[2] / "themes"])
+# Decoration that carries no words.
+DECORATION = {"rule"}
+
+
+def palette(theme: ThemeFile) -> Palette:
+    textual = theme.to_textual()
+    return Palette({**textual.to_color_system().generate(), **textual.variables})
+
+
+def test_the_shipped_themes_are_whole() -> None:
+    assert not PROBLEMS
+    assert {theme.name for theme in SHIPPED} >= {"kortix-dark", "kortix-light"}
+    for theme in SHIPPED:
+        assert None not in theme.model_dump().values()
+
+
+@pytest.mark.parametrize("theme", SHIPPED, ids=lambda theme: theme.name)
+def test_every_text_can_be_read(theme: ThemeFile) -> None:
+    styles = palette(theme)
+    surfaces = {"background": theme.background, "surface": theme.surface, "panel": theme.panel}
+    backs = {name: Color.parse(value) for name, value in surfaces.items() if value}
+    lists = [*backs.values(), styles["cursor"].bgcolor, styles["cursor.unfocused"].bgcolor]
+    failures = []
+    for role in _FOREGROUNDS:
+        if role in DECORATION:
+            continue
+        behind = lists
+        if role.startswith("syntax.") or role == "text":
+            behind = [backs["background"], *(styles[f"diff.{side}.{part}"].bgcolor
+                      for side in ("add", "remove") for part in ("line", "word"))]  # fmt: skip
+        elif role.startswith("diff."):
+            behind = [backs["surface"], styles[f"{role}.line"].bgcolor]
+        for colour in behind:
+            front = styles[role].color
+            assert front is not None
+            assert colour is not None
+            ratio = contrast(front, colour)
+            if ratio < TEXT_CONTRAST:
+                failures.append(f"{role} on {colour.name}: {ratio:.2f}")
+    match = styles["match"].bgcolor
+    front = styles["text"].color
+    assert match is not None
+    assert front is not None
+    assert contrast(front, match) >= TEXT_CONTRAST
+    assert not failures, failures
+
+
+def test_every_role_has_a_style_in_any_theme() -> None:
+    for theme in BUILTIN_THEMES.values():
+        found = Palette({**theme.to_color_system().generate(), **theme.variables})
+        assert found.roles >= set(_FOREGROUNDS) | set(_BACKGROUNDS)
+    plain = Palette({}, colourless=True)
+    assert all(plain[role].color is None and plain[role].bgcolor is None for role in plain.roles)
+    assert plain["cursor"].reverse
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("name: [", "line 1"),
+        ("name: x\nprimary: red", "primary"),
+        ("name: x\nprimary: '#112233'\ntypo: 1", "typo"),
+        ("name: x\nprimary: '#112233'\nstate: {running: '#1'}", "state.running"),
+        ("name: '../x'\nprimary: '#112233'", "name"),
+        ("- 1", "the file"),
+        ("", "the file"),
+    ],
+)
+def test_a_bad_theme_is_named(text: str, names: str) -> None:
+    with pytest.raises(InvalidInput) as caught:
+        ThemeFile.parse(text, "mine.yaml")
+    assert "mine.yaml" in caught.value.message
+    assert names in caught.value.message
+
+
+def test_a_bad_file_never_stops_the_console(tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text("{")
+    (tmp_path / "huge.yaml").write_text("#" * 70_000)
+    (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe")
+    (tmp_path / "good.yaml").write_text("name: good\nprimary: '#336699'\n")
+    (tmp_path / "folder.yaml").mkdir()
+    themes, problems = load_themes([tmp_path, tmp_path / "missing"])
+    assert [theme.name for theme in themes] == ["good"]
+    assert len(problems) == 4
+
+
+def test_the_later_of_two_themes_with_one_name_wins(tmp_path: Path) -> None:
+    for folder, colour in (("one", "#111111"), ("two", "#222222")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "t.yaml").write_text(f"name: t\nprimary: '{colour}'\n")
+    themes, _ = load_themes([tmp_path / "one", tmp_path / "two"])
+    assert [theme.primary for theme in themes] == ["#222222"]
