@@ -1,0 +1,169 @@
+"""The `kortix` command: finds the noun and imports only what that noun needs, because starting is what is measured."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from kortix_tui import __version__
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import NoReturn
+
+    from kortix_tui.base.errors import KortixError
+
+NOUNS = {
+    "demo": ("demo", "see a prompt become a merged change on a sample project"),
+    "setup": ("setup", "find or install Docker, build the default image"),
+    "doctor": ("setup", "check the engine, git, the home and a real sandbox"),
+    "init": ("scaffold", "write a starter project with a kortix.yaml"),
+    "validate": ("scaffold", "find every fault in a kortix.yaml"),
+    "schema": ("scaffold", "print the JSON schema of kortix.yaml"),
+    "projects": ("projects", "the repositories that sessions work on"),
+    "sessions": ("sessions", "start, follow and end work in sandboxes"),
+    "cr": ("changes", "read, merge and close change requests"),
+    "review": ("review", "everything that waits for you"),
+    "sandboxes": ("sandboxes", "the images that sandboxes start from"),
+    "audit": ("audit", "the record of everything that happened"),
+    "host": ("serve", "which process acts for this home"),
+    "serve": ("serve", "be the host until nothing is left to do"),
+    "locate": ("locate", "where the home and the settings are"),
+}
+ALIASES = {
+    "project": "projects",
+    "session": "sessions",
+    "crs": "cr",
+    "changes": "cr",
+    "sandbox": "sandboxes",
+    "inbox": "review",
+}
+_HELP = ("help", "--help", "-h")
+_VERSION = ("version", "--version", "-V")
+
+
+def main() -> NoReturn:
+    """The entry point of the installed command."""
+    try:
+        status = run(sys.argv[1:])
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader left (`kortix … | head`). What is buffered must not fail again when the interpreter ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        status = 141
+    sys.exit(status)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command and return its exit status; failures are told on standard error."""
+    if len(arguments) == 1 and arguments[0] in _VERSION:
+        sys.stdout.write(f"kortix {__version__}\n")
+        return 0
+    if arguments and arguments[0] in _HELP and len(arguments) == 1:
+        sys.stdout.write(overview())
+        return 0
+    from kortix_tui.base.errors import KortixError
+
+    _prepare()
+    try:
+        return _console() if not arguments else _command(arguments)
+    except KortixError as error:
+        _tell(error)
+        return error.exit_status
+    except KeyboardInterrupt:
+        sys.stderr.write("\nkortix: interrupted\n")
+        return 130
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        from kortix_tui.cli.faults import report
+
+        return report(error)
+
+
+def overview() -> str:
+    """What `kortix --help` says."""
+    nouns = "\n".join(f"  {name:<12}{summary}" for name, (_, summary) in NOUNS.items())
+    return (
+        "usage: kortix [COMMAND] [--help]\n\n"
+        "Without a command, opens the console.\n\n"
+        f"commands:\n{nouns}\n\n"
+        "examples:\n"
+        "  kortix demo\n"
+        "  kortix projects add ~/src/billing\n"
+        '  kortix sessions new -p "Fix the failing test in src/billing and open a change request" --wait\n'
+        "  kortix cr diff 1\n"
+        "  kortix cr merge 1\n"
+    )
+
+
+def _prepare() -> None:
+    import signal
+
+    # Plugins of other packages would be loaded into, and could read, every model; finding them costs 40 ms.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, _ended)
+
+
+def _ended(number: int, frame: object) -> None:
+    """Leave through every `finally`: terminals are put back, the host's lock is handed over."""
+    sys.exit(128 + number)
+
+
+def _console() -> int:
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        from kortix_tui.base.errors import UsageError
+
+        raise UsageError("The console needs a terminal.", hint="Commands work without one: see `kortix --help`.")
+    from kortix_tui.cli.setup import use_new_group
+    from kortix_tui.console.app import run as run_console
+
+    use_new_group()
+
+    return run_console() or 0
+
+
+def _command(arguments: Sequence[str]) -> int:
+    import importlib
+
+    first, rest = arguments[0], list(arguments[1:])
+    if first in _HELP:
+        first, rest = rest[0], ["--help"]
+    name = ALIASES.get(first, first)
+    if name not in NOUNS:
+        _refuse_unknown(first)
+    from kortix_tui.cli.parsing import parse
+
+    module = importlib.import_module(f"kortix_tui.cli.{NOUNS[name][0]}")
+    parsed = parse(name, NOUNS[name][1], getattr(module, f"add_{name}"), rest)
+    status: int | None = parsed.run(parsed)
+    return status or 0
+
+
+def _refuse_unknown(word: str) -> NoReturn:
+    import difflib
+
+    from kortix_tui.base.errors import UsageError
+    from kortix_tui.base.text import shorten, visible_line
+
+    near = difflib.get_close_matches(word, [*NOUNS, *ALIASES], n=1)
+    shown = shorten(visible_line(word), 40)
+    guess = f"Did you mean `kortix {near[0]}`?" if near else "See `kortix --help`."
+    raise UsageError(f"There is no command «{shown}».", hint=guess)
+
+
+def _tell(error: KortixError) -> None:
+    from kortix_tui.base.text import visible
+
+    sys.stderr.write(f"kortix: {visible(error.message)}\n")
+    if error.hint:
+        sys.stderr.write(f"  {visible(error.hint)}\n")
+
+
+if __name__ == "__main__":
+    main()

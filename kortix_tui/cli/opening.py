@@ -1,0 +1,80 @@
+"""How commands open the home: to read, or to act and then leave somebody in charge of what goes on."""
+
+from __future__ import annotations
+
+import logging
+import logging.handlers
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from kortix_tui.cli.output import note
+
+if TYPE_CHECKING:
+    from kortix_tui.runtime.facade import Runtime
+
+LOG_BYTES = 4 << 20
+
+
+@contextmanager
+def reading() -> Iterator[Runtime]:
+    """The home, for commands that only look."""
+    from kortix_tui.runtime.facade import Runtime
+
+    with Runtime.open() as runtime:
+        yield runtime
+
+
+@contextmanager
+def acting(*, host: bool = False) -> Iterator[Runtime]:
+    """The home, for commands that want something done.
+
+    When the command ends, on whatever way, and work is left that no process looks after, a background host is
+    started and the person is told.
+
+    Args:
+        host: Stand for host as long as the command runs, because it waits for something to happen.
+    """
+    from kortix_tui.cli.setup import use_new_group
+
+    use_new_group()
+    with reading() as runtime:
+        log_to_home(runtime)
+        try:
+            if host:
+                runtime.start_hosting()
+            yield runtime
+        finally:
+            runtime.stop_hosting()
+            hand_over(runtime)
+
+
+def hand_over(runtime: Runtime) -> None:
+    """Start a background host where something is unfinished and nobody acts. This process must not be host now."""
+    from kortix_tui.runtime.background import start_background
+
+    if runtime.unfinished() == 0 or runtime.host().host is not None:
+        return
+    started = start_background(runtime.context)
+    if started is not None:
+        note(
+            f"A background host goes on with the work (process {started.pid}); it ends when nothing is left to do."
+            f" Log: {started.log}"
+        )
+
+
+def log_to_home(runtime: Runtime) -> None:
+    """Send what the host part has to say to the home's log, not between a command's lines."""
+    from kortix_tui.runtime.background import host_log
+
+    log = host_log(runtime.context.home)
+    os.close(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
+    handler = logging.handlers.RotatingFileHandler(log, maxBytes=LOG_BYTES, backupCount=1, encoding="utf-8")
+    handler.setFormatter(log_format())
+    logging.basicConfig(handlers=[handler], level=logging.INFO, force=True)
+
+
+def log_format() -> logging.Formatter:
+    """How a line of the host's log looks."""
+    return logging.Formatter("%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s")

@@ -1,0 +1,42 @@
+"""`kortix review`: everything that waits for a person. Today that is open change requests."""
+
+from __future__ import annotations
+
+import argparse
+
+from kortix_tui.base.words import ChangeStatus
+from kortix_tui.cli.changes import locate, say_changes
+from kortix_tui.cli.opening import reading
+from kortix_tui.cli.output import say_json
+from kortix_tui.cli.parsing import Parser, Verbs, add_filter, add_json, add_project
+
+
+def add_review(parser: Parser) -> None:
+    """Add the verbs."""
+    verbs = Verbs(parser)
+    verb = verbs.add("ls", _ls, "list what waits for you, oldest first", aliases=("list",), examples=("review ls",))
+    verb.add_argument("--project", metavar="SLUG", help="only this project's")
+    add_filter(verb)
+    add_json(verb)
+    verb = verbs.add("show", _show, "one thing that waits, in full", examples=("review show billing#3",))
+    verb.add_argument("change", metavar="N", help="a change request's number in the project, or SLUG#N")
+    add_project(verb)
+    add_json(verb)
+
+
+def _ls(arguments: argparse.Namespace) -> None:
+    with reading() as runtime:
+        project = runtime.projects.find(arguments.project) if arguments.project else None
+        changes = runtime.changes.list(project=project, status=ChangeStatus.OPEN)
+    say_changes(changes, arguments, empty="Nothing waits for you.")
+
+
+def _show(arguments: argparse.Namespace) -> None:
+    from kortix_tui.cli.change_page import say_change
+
+    with reading() as runtime:
+        detail = runtime.changes.show(*locate(runtime, arguments))
+    if arguments.json:
+        say_json(detail)
+    else:
+        say_change(detail)

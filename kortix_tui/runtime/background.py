@@ -1,0 +1,100 @@
+"""A host that outlives the command or console that started it: `kortix serve` in a session of its own."""
+
+from __future__ import annotations
+
+import os
+import site
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+from pydantic import BaseModel, ConfigDict
+
+import kortix_tui
+from kortix_tui.base.errors import KortixError
+from kortix_tui.base.paths import Home
+from kortix_tui.base.text import visible
+from kortix_tui.runtime.context import Context
+from kortix_tui.store import lock
+
+START_S: Final = 20.0
+MAX_LOG: Final = 4 << 20
+
+
+class BackgroundFailed(KortixError):
+    """The background host did not come up."""
+
+    code = "background_failed"
+
+
+class BackgroundHost(BaseModel):
+    """A host that was started and leads."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    pid: int
+    log: Path
+
+
+def host_log(home: Home) -> Path:
+    """Where hosts write what they have to say."""
+    return home.path / "host.log"
+
+
+def start_background(context: Context) -> BackgroundHost | None:
+    """Start `kortix serve` unless some process is the host already; returns once one leads.
+
+    Returns:
+        The new host, or `None` when another process acts.
+
+    Raises:
+        BackgroundFailed: It ended at once, or did not lead in time.
+    """
+    if lock.is_locked(context.store):
+        return None
+    log = host_log(context.home)
+    pid = _spawn(context.home, log)
+    end = time.monotonic() + START_S
+    while time.monotonic() < end:
+        leader = lock.holder(context.store)
+        if leader is not None and leader.pid == pid:
+            return BackgroundHost(pid=pid, log=log)
+        if os.waitpid(pid, os.WNOHANG)[0]:
+            if lock.is_locked(context.store):
+                return None  # another process was quicker, and ours left
+            raise BackgroundFailed(f"The background host ended at once: {_last_line(log)}", hint=f"See {log}.")
+        time.sleep(0.02)
+    raise BackgroundFailed("The background host did not start in time.", hint=f"See {log}.")
+
+
+def _spawn(home: Home, log: Path) -> int:
+    if log.exists() and log.stat().st_size > MAX_LOG:
+        log.replace(log.with_name("host.log.1"))
+    environment = os.environ | {"KORTIX_HOME": str(home.path)}
+    root = str(Path(kortix_tui.__file__).resolve().parent.parent)
+    if root not in site.getsitepackages():
+        # Run from a checkout: the child starts in another folder and must find the same package.
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, (root, environment.get("PYTHONPATH"))))
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
+    # Every other descriptor is close-on-exec, as Python opens them. `-P`: without it the current folder, which may be
+    # a checkout that an agent wrote to, would be the first place to import from (I12).
+    return os.posix_spawn(
+        sys.executable,
+        [sys.executable, "-P", "-m", "kortix_tui.cli.main", "serve", "--background"],
+        environment,
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_OPEN, 1, str(log), flags, 0o600),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setsid=True,
+    )
+
+
+def _last_line(log: Path) -> str:
+    try:
+        lines = log.read_bytes()[-4096:].decode("utf-8", "replace").strip().splitlines()
+    except OSError:
+        return "no reason is known."
+    return visible(lines[-1]) if lines else "it said nothing."
