@@ -31,6 +31,7 @@ class SmallHost:
     environment: dict[str, str] = field(default_factory=dict)
     mode: str = "normal"
     stored: list[Record] = field(default_factory=list)
+    ends: dict[str, TurnEndedRecord] = field(default_factory=dict)
     hellos: list[Hello] = field(default_factory=list)
     proposals: list[ChangeProposal] = field(default_factory=list)
     denied: int = 0
@@ -54,7 +55,7 @@ class SmallHost:
                 mode=self.mode,  # type: ignore[arg-type]
                 repository=self.repository,
                 agent_token=self.agent_token,
-                identity=Committer(name="Robin Ag\"ent\\", email="robin@example.invalid"),
+                identity=Committer(name='Robin Ag"ent\\', email="robin@example.invalid"),
                 environment=self.environment,
             )
         )
@@ -65,6 +66,8 @@ class SmallHost:
         async for record in channel.records():
             async with self.changed:
                 self.stored.append(record)
+                if isinstance(record, TurnEndedRecord):
+                    self.ends.setdefault(record.turn_id, record)
                 self.changed.notify_all()
             with contextlib.suppress(Exception):
                 await channel.ack(record.seq)
@@ -103,7 +106,9 @@ class SmallHost:
         """Wait for a state and return its message."""
 
         def find() -> list[str]:
-            return [record.data.message for record in self.stored if record.kind == "state" and record.data.name == name]
+            return [
+                record.data.message for record in self.stored if record.kind == "state" and record.data.name == name
+            ]
 
         async with asyncio.timeout(WAIT_S), self.changed:
             await self.changed.wait_for(find)
@@ -111,16 +116,9 @@ class SmallHost:
 
     async def ended(self, turn_id: str) -> TurnEndedRecord:
         """Wait for a turn's end."""
-
-        def find() -> TurnEndedRecord | None:
-            ends = (record for record in self.stored if isinstance(record, TurnEndedRecord))
-            return next((end for end in ends if end.turn_id == turn_id), None)
-
         async with asyncio.timeout(WAIT_S), self.changed:
-            await self.changed.wait_for(find)
-        end = find()
-        assert end is not None
-        return end
+            await self.changed.wait_for(lambda: turn_id in self.ends)
+        return self.ends[turn_id]
 
     async def printed(self, turn_id: str, words: bytes) -> None:
         """Wait until a turn has written these words."""
