@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -105,6 +104,8 @@ def path_text(path: Path) -> str:
 
 def nearest(word: str, choices: Iterable[str]) -> str | None:
     """The choice that was probably meant, if any."""
+    import difflib  # only a wrong word needs it, and every command loads this module
+
     by_folded = {choice.casefold(): choice for choice in choices}
     found = difflib.get_close_matches(word.casefold()[:100], by_folded, n=1, cutoff=0.6)
     return by_folded[found[0]] if found else None

@@ -6,8 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple, Protocol, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic.types import Strict
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic_core import PydanticCustomError
 
 from kortix_tui.base.faults import Fault, Path, Place, choose, nearest
@@ -15,7 +14,7 @@ from kortix_tui.base.faults import Fault, Path, Place, choose, nearest
 M = TypeVar("M", bound=BaseModel)
 T = TypeVar("T")
 
-Many = Annotated[tuple[T, ...], Strict(False)]
+Many = Annotated[tuple[T, ...], Field(strict=False)]
 """A list in the file, a tuple in the model; nothing but a list is taken."""
 
 

@@ -207,7 +207,8 @@ def test_a_grant_of_merge_is_said_to_have_no_effect(grant: str) -> None:
 def test_deprecated_spellings_are_taken_and_named() -> None:
     report = checked(
         HEAD + "connectors: [{slug: c, provider: http, base_url: 'https://c.example'}]\n"
-        "agents:\n  builder:\n    connectors: [c]\n    kortix_cli: [project.gitops.push]\n    connectors_personal: [c]\n"
+        "agents:\n  builder:\n    connectors: [c]\n"
+        "    kortix_cli: [project.gitops.push]\n    connectors_personal: [c]\n"
     )
     assert report.valid and report.manifest is not None
     agent = report.manifest.agents["builder"]

@@ -65,7 +65,7 @@ agents:
   rooted: { sandbox: nested }
   off: { enabled: false }
 triggers:
-  - { slug: monday, type: cron, cron: "0 0 7 * * 1", timezone: UTC, agent: reporter, session_mode: reuse, prompt: "Report." }
+  - { slug: monday, type: cron, cron: "0 0 7 * * 1", agent: reporter, session_mode: reuse, prompt: "Report." }
 """
 NAMES = ("builder", "reporter", "idle", "seller", "mounts", "hosts", "rooted")
 

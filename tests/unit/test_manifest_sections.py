@@ -331,7 +331,7 @@ def front(text: str) -> tuple[object, list[str]]:
         "description: x\nharness: claude\nmodel: anthropic/claude-sonnet\n",
         "harness: acp\ncommand: [my-agent, --acp]\n",
         "harness: command\ncommand: ./run.sh --fast\n",
-        "mode: primary\nvariant: high\ntemperature: 0.2\ntop_p: 1\nsteps: 30\ncolor: '#44f'\nhidden: true\noptions: { a: [1] }\n",
+        "mode: primary\nvariant: high\ntemperature: 0.2\ntop_p: 1\nsteps: 30\ncolor: '#44f'\noptions: { a: [1] }\n",
         "permission: ask\n",
         "permission:\n  bash: { 'git *': allow, '*': ask }\n  edit: allow\n  webfetch: deny\n",
     ],
