@@ -45,8 +45,11 @@ _VERSION = ("version", "--version", "-V")
 
 def main() -> NoReturn:
     """The entry point of the installed command."""
+    arguments = sys.argv[1:]
     try:
-        status = run(sys.argv[1:])
+        if not (len(arguments) == 1 and arguments[0] in _VERSION):
+            _prepare()
+        status = run(arguments)
         sys.stdout.flush()
     except BrokenPipeError:
         # The reader left (`kortix … | head`). What is buffered must not fail again when the interpreter ends.
@@ -65,7 +68,6 @@ def run(arguments: Sequence[str]) -> int:
         return 0
     from kortix_tui.base.errors import KortixError
 
-    _prepare()
     try:
         return _console() if not arguments else _command(arguments)
     except KortixError as error:
