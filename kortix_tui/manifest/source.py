@@ -74,7 +74,10 @@ class FolderSource:
         problem = path_problem(path)
         if problem:
             raise Refused(f"The path {path!r} {problem}.")
-        place = (self._root / path).resolve()
+        try:
+            place = (self._root / path).resolve()
+        except (OSError, RuntimeError, ValueError) as error:  # too long, links in a circle, no file name at all
+            raise Refused(f"The path {path!r} cannot be followed.", hint="Check its links and its length.") from error
         if not place.is_relative_to(self._root):
             raise Refused(f"{path} is a link that leads out of the project.", hint="Put the file itself there.")
         return place

@@ -75,15 +75,6 @@ class _Trigger(Part):
             raise wrong("`session_key` is missing for `session_mode: keyed`", at="session_key")
         return self
 
-    @property
-    def strategy(self) -> str:
-        """The session mode that applies: as written, else what the other keys say, else a fresh session."""
-        if self.session_mode is not None:
-            return self.session_mode
-        if self.session_key is not None:
-            return "keyed"
-        return "pinned" if self.session_id is not None else "fresh"
-
 
 class CronTrigger(_Trigger):
     """Fires by the clock: again and again, or once."""
@@ -141,11 +132,6 @@ class MonitorTrigger(_Trigger):
         if self.expect_event_within is not None and self.expect_event_within < 300:
             raise wrong("`expect_event_within` must be at least 5 minutes", at="expect_event_within")
         return self
-
-    @property
-    def strategy(self) -> str:
-        """A monitor goes on in its own session unless told otherwise."""
-        return "reuse" if super().strategy == "fresh" and self.session_mode is None else super().strategy
 
 
 Trigger = Annotated[CronTrigger | WebhookTrigger | EventTrigger | MonitorTrigger, Field(discriminator="type")]

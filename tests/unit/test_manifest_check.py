@@ -276,6 +276,14 @@ def test_links_out_of_the_folder_are_refused(tmp_path: Path) -> None:
     assert "leads out of the project" in fault.message
 
 
+@pytest.mark.parametrize("name", ["x" * 3000, "loop"], ids=["too long", "a link in a circle"])
+def test_paths_that_cannot_be_followed_are_faults(tmp_path: Path, name: str) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "kortix.yaml").write_text(HEAD + AGENTS + f"imports: [{name}]\n")
+    report = check(FolderSource(tmp_path))
+    assert {fault.code for fault in report.errors} >= {"unreadable"} and not report.valid
+
+
 def test_a_folder_is_read_as_a_commit_is(tmp_path: Path) -> None:
     (tmp_path / "agents").mkdir()
     (tmp_path / "ops").mkdir()
