@@ -67,6 +67,7 @@ class DoorListener:
         self._handler = handler
         self._limits = limits or Limits()
         self._server: asyncio.Server | None = None
+        self._closed = False
         self._identity: tuple[int, int] | None = None
         self._connections: dict[asyncio.Task[None], int] = {}
 
@@ -102,9 +103,9 @@ class DoorListener:
 
     async def close(self) -> None:
         """Stop serving: the socket goes if it is still ours, and every connection ends."""
+        self._closed = True
         if self._server is not None:
             self._server.close()
-            self._server = None
         with contextlib.suppress(OSError):
             path = self._folder / SOCKET_NAME
             status = path.lstat()
@@ -121,6 +122,8 @@ class DoorListener:
             return
         peer = _peer(writer)
         try:
+            if self._closed:  # accepted just before `close`, which could not see this task yet
+                return
             if list(self._connections.values()).count(peer.uid) >= self._limits.connections:
                 writer.write(_BUSY)
                 return

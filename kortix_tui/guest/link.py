@@ -84,8 +84,10 @@ class Link:
         while True:
             try:
                 data = await asyncio.wait_for(self._reader.read(wire.PIECE), _SILENCE_S)
-            except (OSError, asyncio.TimeoutError) as error:
+            except asyncio.TimeoutError as error:
                 raise LinkFailed("the host is silent") from error
+            except OSError as error:
+                raise LinkFailed(f"the connection broke: {error}") from error
             if not data:
                 raise LinkFailed("the host closed the connection")
             for header, body in decoder.feed(data):

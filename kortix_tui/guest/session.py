@@ -97,10 +97,10 @@ class Session:
             await self._stopped.wait()
         finally:
             self._loop.remove_signal_handler(signal.SIGTERM)
-            tasks = list(self._tasks)
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            while self._tasks:  # until Python 3.12, `wait_for` can lose a cancellation to an error
+                for task in self._tasks:
+                    task.cancel()
+                await asyncio.wait(list(self._tasks), timeout=_STOP_CHECK_S)
             self._journal.close()
             self._book.close()
             self.children.close()

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
+import signal
+import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -27,7 +30,7 @@ def places(folder: Path) -> Places:
 
 @contextlib.asynccontextmanager
 async def running(session_id: str, where: Places) -> AsyncIterator[Session]:
-    """A supervisor at work. Leaving ends it as `kill -9` does: nothing is tidied up, only let go of."""
+    """A supervisor at work. Leaving ends it as the death of a sandbox does: with all its programs, nothing tidied up."""
     session = Session(session_id, where, Identity(None, where.home))
     task = asyncio.create_task(session.run())
     try:
@@ -35,3 +38,8 @@ async def running(session_id: str, where: Places) -> AsyncIterator[Session]:
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+        for process, _ in session.children._waiting.values():
+            assert isinstance(process, subprocess.Popen)
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
