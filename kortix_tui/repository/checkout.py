@@ -150,7 +150,7 @@ class Landing:
         changes = await self._changes()
         await self._no_filter(changes)
         async with self._quiet() as git:
-            if refusal := await self._obstacle(git, place):
+            if refusal := await self._obstacle(git, place, changes):
                 if await self._cut_off(git, await _dirty(git), changes):
                     return True
                 raise refusal
@@ -275,12 +275,18 @@ class Landing:
                 shutil.copyfile(self._worktree.git_dir / "index", copy)
             yield self._git.having(environment={**await self._quiet_filters(), "GIT_INDEX_FILE": str(copy)})
 
-    async def _obstacle(self, git: Git, place: str) -> DeliveryRefused | None:
+    async def _obstacle(self, git: Git, place: str, changes: list[_Change]) -> DeliveryRefused | None:
         """What would be lost or cannot be updated: found out by a dry run."""
         if dirty := await _dirty(git):
             return DeliveryRefused(
                 f"{place} has changes that are not committed: {_some(dirty)}.",
                 hint="Commit or stash them there, then merge again.",
+            )
+        # Git itself would overwrite what is ignored; to a person an ignored file may be the only copy of something.
+        if blocked := self._in_the_way(changes):
+            return DeliveryRefused(
+                f"{place} has files that the merge would overwrite: {_some(blocked)}.",
+                hint="Move them out of the way there, then merge again.",
             )
         await git.run("update-index", "-q", "--refresh", ok=(0, 1))
         try:
@@ -291,6 +297,30 @@ class Landing:
                 hint="Move the named files out of the way there, then merge again.",
             )
         return None
+
+    def _in_the_way(self, changes: list[_Change]) -> list[bytes]:
+        """Files that git does not track where the merge adds files, or folders on the way to them."""
+        gone = {change.path for change in changes if not change.new_id.strip("0")}
+        found: dict[bytes, None] = {}
+        for change in changes:
+            if change.old_id.strip("0"):
+                continue
+            parts = change.path.split(b"/")
+            for length in range(1, len(parts) + 1):
+                path = b"/".join(parts[:length])
+                kind = _kind(self._place(path))
+                if kind is None:
+                    break
+                if kind == "folder" and length < len(parts):
+                    continue
+                inside = self._files_below(path) if kind == "folder" else [path]
+                found.update(dict.fromkeys(name for name in inside if name not in gone))
+                break
+        return list(found)
+
+    def _files_below(self, folder: bytes) -> list[bytes]:
+        start = len(os.fsencode(self._worktree.path)) + 1
+        return [os.path.join(top, name)[start:] for top, _, files in os.walk(self._place(folder)) for name in files]  # noqa: PTH118
 
     async def _cut_off(self, git: Git, dirty: list[bytes], changes: list[_Change]) -> bool:
         """Whether all that is changed is an earlier attempt of ours: each file exactly the old or the new one."""
@@ -334,6 +364,13 @@ async def _dirty(git: Git) -> list[bytes]:
         "status", "--porcelain=v1", "-z", "--untracked-files=no", "--ignore-submodules=dirty", "--no-renames"
     )
     return [field[3:] for field in listed.fields()]
+
+
+def _kind(place: bytes) -> str | None:
+    try:
+        return "folder" if stat.S_ISDIR(os.lstat(place).st_mode) else "file"
+    except (FileNotFoundError, NotADirectoryError):
+        return None
 
 
 def _blob_id(content: bytes, width: int) -> str:

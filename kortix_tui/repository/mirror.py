@@ -263,6 +263,8 @@ class Mirror:
         Raises:
             Refused: The file is larger than the limit, in bytes.
         """
+        if not _inside(path):
+            return None
         for entry in await self._entries(commit, path):
             if entry.path == path and entry.regular:
                 if entry.size > limit:
@@ -280,6 +282,8 @@ class Mirror:
             GitFailed: There are too many.
         """
         place = folder.strip("/")
+        if place and not _inside(place):
+            return []
         entries = await self._entries(commit, f"{place}/" if place else "", "-r")
         return sorted(entry.path for entry in entries if entry.regular)
 
@@ -362,6 +366,11 @@ class Mirror:
             await self.git.run("update-ref", "-d", ref, head)
         except GitFailed as error:
             raise Conflict(f"The branch {session_id} moved just now.", hint="Try again.") from error
+
+
+def _inside(path: str) -> bool:
+    """Whether git would take the path as one below the root, and not as a way out of it."""
+    return not path.startswith("/") and not {"", ".", ".."} & set(path.split("/"))
 
 
 def _is_there(path: Path) -> bool:

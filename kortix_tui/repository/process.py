@@ -33,6 +33,8 @@ OPERATOR_SETTINGS = (
     f"core.hooksPath={NO_HOOKS}",
     "core.fsmonitor=false",
     "core.untrackedCache=false",
+    # The command would get a path as its argument and is asked for refs; `true` has none. An empty one runs the path.
+    "core.alternateRefsCommand=true",
     "submodule.recurse=false",
     "fetch.recurseSubmodules=no",
     "push.recurseSubmodules=no",
@@ -161,7 +163,8 @@ class Git:
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
             env=dict(self.environment),
-            cwd=self.directory,
+            # Never where we happen to be: that folder may be gone, or be a checkout.
+            cwd=self.directory or self.git_dir or "/",
             start_new_session=True,
         )
         if process.stdin is None or process.stdout is None or process.stderr is None:

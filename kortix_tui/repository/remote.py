@@ -60,9 +60,10 @@ def local_path(source: str) -> Path | None:
     """The folder that a source names, or `None` when it is an address of another machine."""
     if source.startswith("file://"):
         return Path(source.removeprefix("file://"))
-    if source.startswith(("/", "./", "../", "~")) or source == ".":
-        return Path(source).expanduser().absolute()
-    return None
+    # Git's own rule: an address has a scheme, or a colon before its first slash.
+    if "://" in source or ":" in source.partition("/")[0] or source.startswith("-"):
+        return None
+    return Path(source).expanduser().absolute()
 
 
 def check_source(source: str) -> str:
@@ -122,4 +123,5 @@ def local_service(source: str, service: str) -> tuple[str, ...]:
     """
     if local_path(source) is None:
         return ()
-    return (f"--{service}=git -c core.hooksPath={NO_HOOKS} -c core.fsmonitor=false {service}",)
+    settings = (f"core.hooksPath={NO_HOOKS}", "core.fsmonitor=false", "core.alternateRefsCommand=true")
+    return (f"--{service}=git {' '.join(f'-c {setting}' for setting in settings)} {service}",)

@@ -21,11 +21,11 @@ from kortix_tui.repository.checkout import in_progress
 from kortix_tui.repository.errors import SourceMissing, git_failed
 from kortix_tui.repository.merge import Identity
 from kortix_tui.repository.process import OPERATOR_SETTINGS, operator_environment
+from kortix_tui.repository.remote import local_path
 
 if TYPE_CHECKING:
     import git
 
-_URL = re.compile(r"[a-z][a-z0-9+.-]*://|[^/\s:@]+@[^/\s:]+:", re.IGNORECASE)
 _CREDENTIALS = re.compile(r"://[^/@\s]+@")
 _DEADLINE_S = 30
 
@@ -58,8 +58,8 @@ class SourceState(BaseModel):
 
 
 def is_url(text: str) -> bool:
-    """Whether a source names another machine (or `file://`) rather than a folder."""
-    return _URL.match(text) is not None
+    """Whether a source is written as an address (`https://…`, `host:path`, `file://…`) rather than as a folder."""
+    return text.startswith("file://") or local_path(text) is None
 
 
 def locate_checkout(folder: Path) -> Path | None:

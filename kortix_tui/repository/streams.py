@@ -151,10 +151,10 @@ async def feed_stream(stdin: asyncio.StreamWriter, start: bytes, body: Chunks, l
                 raise TooLarge("The request is too large.")
             stdin.write(chunk)
             await stdin.drain()
-        stdin.close()
-        await stdin.wait_closed()
     except (BrokenPipeError, ConnectionResetError):
         await discard(body, limit)
+    finally:
+        stdin.close()  # also when the client stopped: the process must not wait for what never comes
 
 
 class Watch:
