@@ -39,6 +39,7 @@ class Daemon:
         containerd_pid_file: The pid file of the containerd that it starts.
         log: Gets its output, as nothing else does without a service manager.
         command: How it is started.
+        managed: Whether the machine's service manager knows it, and is to start it where there is one.
     """
 
     socket: Path = DEFAULT_SOCKET
@@ -46,6 +47,7 @@ class Daemon:
     containerd_pid_file: Path = Path("/var/run/docker/containerd/containerd.pid")
     log: Path = Path("/var/log/kortix-dockerd.log")
     command: tuple[str, ...] = ("dockerd",)
+    managed: bool = True
 
 
 def daemon_program() -> str | None:
@@ -113,7 +115,7 @@ async def _start(daemon: Daemon, progress: Progress) -> None:
         progress(f"A Docker daemon (process {pid}) is running; waiting for it to answer.")
         await _wait(daemon, f"A Docker daemon runs (process {pid}), but does not answer at {daemon.socket}.")
         return
-    for manager in _managers():
+    for manager in _managers() if daemon.managed else []:
         command = as_root(manager)
         if command is None:
             break
