@@ -180,7 +180,8 @@ class Sessions:
                 )
             prompt_id = self._insert_prompt(tx, view.id, body)
             tx.execute(
-                "UPDATE sessions SET wanted = ?, updated_at = ?, active_at = ?, attempts = 0 WHERE id = ?",
+                "UPDATE sessions SET wanted = ?, updated_at = ?, active_at = ?, attempts = 0,"
+                " status = CASE WHEN status IN ('stopped', 'failed') THEN 'provisioning' ELSE status END WHERE id = ?",
                 (Wanted.RUNNING, tx.now_text, tx.now_text, view.id),
             )
             tx.audit(
