@@ -78,38 +78,43 @@ class Steps:
 
 def _walk(demo: Demo, steps: Steps, *, merge: bool) -> int:
     """All steps, one after the other; the sandbox is stopped at the end, whatever happens."""
-    from kortix_tui.cli.opening import log_to_home
-    from kortix_tui.cli.waiting import wait_for_turn, wait_until
+    from kortix_tui.cli.opening import logging_to_home
     from kortix_tui.runtime.demo import start_demo
 
-    with demo.open() as runtime:
-        log_to_home(runtime)
-        with runtime.hosting():
-            session = start_demo(runtime, demo)
-            steps.done(f"Session {session.id} is stored: {session.title}")
-            try:
-                records, prompt = runtime.sessions.records(session.id), runtime.sessions.prompts(session.id)[0]
-                if wait_for_turn(runtime, prompt, records, TURN_S) != 0:
-                    raise Refused(
-                        "The demo's turn failed.", hint=f"Its record: {_command(demo, 'sessions logs', session.id)}"
-                    )
-                steps.done("The agent worked in its sandbox and opened a change request.")
-                merge_it = _decide(runtime, demo, session, steps, merge=merge)
-            finally:
-                runtime.sessions.stop(session.id)
-                wait_until(
-                    runtime,
-                    session.id,
-                    lambda view: view.status in ("stopped", "failed"),
-                    timeout_s=STOP_S,
-                    what="stopped",
-                )
-            steps.done("The sandbox is stopped; its disk is kept.")
+    with demo.open() as runtime, logging_to_home(runtime), runtime.hosting():
+        session = start_demo(runtime, demo)
+        steps.done(f"Session {session.id} is stored: {session.title}")
+        try:
+            merge_it = _watch(runtime, demo, session, steps, merge=merge)
+        finally:
+            _stop(runtime, session.id)
+        steps.done("The sandbox is stopped; its disk is kept.")
     note(f"Look around: {_command(demo, 'sessions show', session.id)}")
     note("Remove everything that the demo made: kortix demo --clean")
     if merge_it:
         say(f"Merge it:  {paint(merge_it, BOLD)}")
     return 0
+
+
+def _watch(runtime: Runtime, demo: Demo, session: SessionView, steps: Steps, *, merge: bool) -> str | None:
+    """Follow the turn to its end, then look at what it proposes."""
+    from kortix_tui.cli.waiting import wait_for_turn
+
+    records, prompt = runtime.sessions.records(session.id), runtime.sessions.prompts(session.id)[0]
+    if wait_for_turn(runtime, prompt, records, TURN_S) != 0:
+        raise Refused("The demo's turn failed.", hint=f"Its record: {_command(demo, 'sessions logs', session.id)}")
+    steps.done("The agent worked in its sandbox and opened a change request.")
+    return _decide(runtime, demo, session, steps, merge=merge)
+
+
+def _stop(runtime: Runtime, session_id: str) -> None:
+    from kortix_tui.cli.waiting import wait_until
+
+    def is_stopped(view: SessionView) -> bool:
+        return view.status in ("stopped", "failed")
+
+    runtime.sessions.stop(session_id)
+    wait_until(runtime, session_id, is_stopped, timeout_s=STOP_S, what="stopped")
 
 
 def _decide(runtime: Runtime, demo: Demo, session: SessionView, steps: Steps, *, merge: bool) -> str | None:

@@ -39,8 +39,7 @@ def acting(*, host: bool = False) -> Iterator[Runtime]:
     from kortix_tui.cli.setup import use_new_group
 
     use_new_group()
-    with reading() as runtime:
-        log_to_home(runtime)
+    with reading() as runtime, logging_to_home(runtime):
         try:
             if host:
                 runtime.start_hosting()
@@ -64,17 +63,28 @@ def hand_over(runtime: Runtime) -> None:
         )
 
 
-def log_to_home(runtime: Runtime) -> None:
+@contextmanager
+def logging_to_home(runtime: Runtime) -> Iterator[None]:
     """Send what the host part has to say to the home's log, not between a command's lines."""
     from kortix_tui.runtime.background import host_log
 
     log = host_log(runtime.context.home)
     os.close(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
-    handler = logging.handlers.RotatingFileHandler(log, maxBytes=LOG_BYTES, backupCount=1, encoding="utf-8")
-    handler.setFormatter(log_format())
-    logging.basicConfig(handlers=[handler], level=logging.INFO, force=True)
+    with logging_to(logging.handlers.RotatingFileHandler(log, maxBytes=LOG_BYTES, backupCount=1, encoding="utf-8")):
+        yield
 
 
-def log_format() -> logging.Formatter:
-    """How a line of the host's log looks."""
-    return logging.Formatter("%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s")
+@contextmanager
+def logging_to(handler: logging.Handler) -> Iterator[None]:
+    """Our log lines, those of the libraries left out, to one place."""
+    handler.setFormatter(logging.Formatter("%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s"))
+    ours = logging.getLogger("kortix_tui")
+    ours.addHandler(handler)
+    ours.setLevel(logging.INFO)
+    ours.propagate = False
+    try:
+        yield
+    finally:
+        ours.removeHandler(handler)
+        ours.propagate = True
+        handler.close()

@@ -12,7 +12,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from kortix_tui.base.clock import age
-from kortix_tui.cli.opening import log_format
+from kortix_tui.cli.opening import logging_to
 from kortix_tui.cli.output import note, say_fields, say_json
 from kortix_tui.cli.parsing import Parser, add_json, duration, show_examples
 
@@ -72,9 +72,6 @@ def _host(arguments: argparse.Namespace) -> None:
 def _serve(arguments: argparse.Namespace) -> int:
     from kortix_tui.runtime.facade import Runtime
 
-    handler = logging.StreamHandler()
-    handler.setFormatter(log_format())
-    logging.basicConfig(handlers=[handler], level=logging.INFO, force=True)
     os.chdir("/")  # keep no folder of the caller in use
     ended = threading.Event()
 
@@ -83,7 +80,7 @@ def _serve(arguments: argparse.Namespace) -> int:
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, end)
-    with Runtime.open(kind="serve") as runtime:
+    with logging_to(logging.StreamHandler()), Runtime.open(kind="serve") as runtime:
         while True:
             runtime.start_hosting()
             try:
