@@ -17,7 +17,9 @@ from urllib.parse import parse_qs
 from kortix_tui.base.errors import DeadlineExceeded, GitFailed
 from kortix_tui.repository import admission_hook, names, pktline
 from kortix_tui.repository.admission import AdmissionCaps, HookSettings, install_hook, ref_fault
+from kortix_tui.repository.errors import clean_stderr
 from kortix_tui.repository.mirror import Mirror
+from kortix_tui.repository.pack_scan import PackRefused, PackScan
 from kortix_tui.repository.pktline import BadPacket
 from kortix_tui.repository.process import Git, Limits, feed, tail
 from kortix_tui.repository.streams import (
@@ -27,7 +29,7 @@ from kortix_tui.repository.streams import (
     Watch,
     bounded,
     discard,
-    feed_stream,
+    feed_push,
     read_push,
     timely,
     unpacked,
@@ -40,6 +42,7 @@ _PUSH = Limits(wall_s=120.0, cpu_s=30)
 _ADVERTISE = Limits(wall_s=60.0, output_bytes=16 * _MIB)
 # A clone of a large project is honest work: more time than a push, in pieces that must keep moving.
 _UPLOAD = Limits(wall_s=900.0, cpu_s=300, memory_bytes=2 << 30)
+_REQUEST_S = 240.0
 _IDLE_S = 30.0
 _UPLOADS = 4
 
@@ -122,6 +125,7 @@ class GitDoor:
         self._idle_s = idle_s
         self._uploads = asyncio.Semaphore(_UPLOADS)
         self._pushing = asyncio.Lock()
+        self._rescuing = asyncio.Lock()
 
     async def handle(
         self, method: str, tail: str, query: str, headers: Mapping[str, str], body: AsyncIterator[bytes]
@@ -216,10 +220,13 @@ class GitDoor:
         elif encoding not in ("", "identity"):
             return _plain(415, "This content encoding is not served here.")
         try:
-            if service == "git-upload-pack":
+            async with asyncio.timeout(_REQUEST_S):
+                if service == "git-receive-pack":
+                    return await self._receive(chunks)
                 request = await bounded(chunks, _REQUEST_BYTES)
-                return DoorAnswer(200, _headers(f"application/x-{service}-result"), self._upload(request))
-            return await self._receive(chunks)
+            return DoorAnswer(200, _headers(f"application/x-{service}-result"), self._upload(request))
+        except TimeoutError as error:
+            raise DeadlineExceeded("A git request took too long and was ended.") from error
         except BadPacket:
             return _plain(400, "The request is malformed.")
         except TooLarge:
@@ -264,10 +271,15 @@ class GitDoor:
             if any(faults):
                 await discard(body, self._caps.pack_bytes)
                 return await self._refuse(push, [fault or "another ref was refused" for fault in faults])
-            async with asyncio.timeout(_PUSH.wall_s), self._pushing:
+            own = any(command.ref == names.session_ref(self._session) for command in push.commands)
+            # One push to the branch at a time, so that every head is kept; rescued work never waits for those.
+            async with asyncio.timeout(_PUSH.wall_s), self._pushing if own else self._rescuing:
                 return await self._admit(push, body)
         except TimeoutError:
             return await self._refuse(push, ["the push took too long"] * len(push.commands))
+        except PackRefused as refusal:
+            await discard(body, self._caps.pack_bytes)
+            return await self._refuse(push, [refusal.message] * len(push.commands))
         except TooLarge:
             return await self._refuse(push, ["the push is too large"] * len(push.commands))
 
@@ -286,7 +298,7 @@ class GitDoor:
         verdict = self._mirror.path / "kortix" / f"verdict-{secrets.token_hex(8)}"
         git = await self._receive_git(str(verdict))
         try:
-            answer, words = await self._run_receive(git, push.start, body)
+            answer, words = await self._run_receive(git, push, body)
             judged = verdict.read_text("ascii").strip() if verdict.is_file() else ""
         finally:
             verdict.unlink(missing_ok=True)
@@ -305,13 +317,14 @@ class GitDoor:
         await self._tell(PushReport(self._session, tuple(updates), number))
         return _result(answer)
 
-    async def _run_receive(self, git: Git, start: bytes, body: Chunks) -> tuple[bytes, str]:
+    async def _run_receive(self, git: Git, push: Push, body: Chunks) -> tuple[bytes, str]:
         """Let git take the push. Returns its answer to the pusher, and the last words of its standard error."""
         async with git.running(
             "receive-pack", "--stateless-rpc", "--reject-thin-pack-for-testing", str(self._mirror.path), limits=_PUSH
         ) as running:
             words = asyncio.create_task(tail(running.stderr))
-            sending = asyncio.create_task(feed_stream(running.stdin, start, body, self._caps.pack_bytes + _MIB))
+            scan = PackScan(self._caps, len(self._mirror.object_format.zero) // 2)
+            sending = asyncio.create_task(feed_push(running.stdin, push, body, scan, self._caps.pack_bytes + _MIB))
             answer = b""
             try:
                 while chunk := await running.stdout.read(65536):
@@ -320,12 +333,12 @@ class GitDoor:
                         raise GitFailed("git receive-pack printed too much.")
                 await running.process.wait()
                 await sending
-                said = (await words).decode("utf-8", "replace").strip().splitlines()
+                said = clean_stderr(await words, lines=1)
             finally:
                 for task in (words, sending):
                     task.cancel()
                 await asyncio.gather(words, sending, return_exceptions=True)
-        return answer, said[-1] if said else "refused by git"
+        return answer, said or "refused by git"
 
     async def _tell(self, report: PushReport) -> None:
         if self._on_push is not None:

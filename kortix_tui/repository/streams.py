@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from kortix_tui.base.errors import DeadlineExceeded, InvalidInput
 from kortix_tui.repository import pktline
+from kortix_tui.repository.pack_scan import PackScan
 from kortix_tui.repository.pktline import BadPacket, RefCommand
 
 _COMMANDS_BYTES = 65536
@@ -29,11 +30,19 @@ class TooLarge(InvalidInput):
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """The beginning of a push: what it asks for, and all bytes read so far (git gets them unchanged)."""
+    """The beginning of a push.
+
+    Attributes:
+        commands: What it asks for.
+        capabilities: What the pusher's git can do.
+        start: All bytes read so far; git gets them unchanged.
+        pack_at: Where in them the pack begins.
+    """
 
     commands: tuple[RefCommand, ...]
     capabilities: frozenset[str]
     start: bytes
+    pack_at: int
 
 
 async def timely(body: AsyncIterator[bytes], idle_s: float) -> Chunks:
@@ -122,7 +131,7 @@ async def read_push(body: Chunks) -> Push:
         while (found := pktline.take(buffer, at)) is not None:
             line, at = found
             if line is None:
-                return Push(tuple(commands), capabilities, bytes(buffer))
+                return Push(tuple(commands), capabilities, bytes(buffer), at)
             if line.startswith(b"shallow "):
                 continue
             command, said = pktline.parse_command(line)
@@ -135,20 +144,23 @@ async def read_push(body: Chunks) -> Push:
     raise BadPacket("the ref changes end too early")
 
 
-async def feed_stream(stdin: asyncio.StreamWriter, start: bytes, body: Chunks, limit: int) -> None:
-    """Pass a body on to a process; when it stops listening, read the rest away.
+async def feed_push(stdin: asyncio.StreamWriter, push: Push, body: Chunks, scan: PackScan, limit: int) -> None:
+    """Pass a push on to git, looking at its pack on the way; when git stops listening, read the rest away.
 
     Raises:
+        PackRefused: The pack breaks a cap.
         TooLarge: The body is longer than the limit.
     """
-    size = len(start)
+    size = len(push.start)
     try:
-        stdin.write(start)
+        scan.feed(push.start[push.pack_at :])
+        stdin.write(push.start)
         await stdin.drain()
         async for chunk in body:
             size += len(chunk)
             if size > limit:
                 raise TooLarge("The request is too large.")
+            scan.feed(chunk)
             stdin.write(chunk)
             await stdin.drain()
     except (BrokenPipeError, ConnectionResetError):

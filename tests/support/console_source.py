@@ -353,7 +353,7 @@ def a_day() -> MemorySource:
         a_change(4, rows[2], "Migrate the ledger [b]now[/b]", minutes=4),
     ]  # fmt: skip
     source.patches["chg_3"] = PATCH
-    source.print(first.id, "session started\n", source="host", kind="note", stream=None)
+    source.print(first.id, "session started", source="host", kind="note", stream=None)
     source.print(first.id, "reading acme/charges.py\nfound 3 callers of \x1b[36mcharge\x1b[0m\n")
     source.print(first.id, "\x1b[32mPASSED\x1b[0m tests/test_charges.py::test_charge\n")
     source.print(first.id, "\x1b[1;31mFAILED\x1b[0m tests/test_refund.py::test_partial\n")

@@ -30,7 +30,7 @@ def places(folder: Path) -> Places:
 
 @contextlib.asynccontextmanager
 async def running(session_id: str, where: Places) -> AsyncIterator[Session]:
-    """A supervisor at work. Leaving ends it as the death of a sandbox does: with all its programs, nothing tidied up."""
+    """A supervisor at work. Leaving ends it and its programs as a sandbox's death does: nothing is tidied up."""
     session = Session(session_id, where, Identity(None, where.home))
     task = asyncio.create_task(session.run())
     try:

@@ -305,6 +305,24 @@ async def test_bombs(scene: Stage, attack: Callable[[Client], Awaitable[None]], 
     await refused(scene, client, "HEAD", why=why)
 
 
+async def test_a_bomb_is_refused_at_its_first_bytes(scene: Stage) -> None:
+    """Two gigabytes of zeros are two megabytes of pack; what the pack says of them is enough."""
+    commit = "1" * 40
+
+    async def bomb() -> AsyncIterator[bytes]:
+        yield _command(scene, scene.base_commit, commit)
+        yield b"PACK" + (2).to_bytes(4, "big") + (1).to_bytes(4, "big") + _head(3, 2 << 30)
+        packer = zlib.compressobj()
+        for _ in range(512):
+            yield packer.compress(bytes(1 << 20))
+
+    headers = {"content-type": "application/x-git-receive-pack-request"}
+    answer = await scene.door.handle("POST", "git-receive-pack", "", headers, bomb())
+    assert b"ng" in b"".join([chunk async for chunk in answer.body])
+    assert scene.reports[-1].updates[0].reason == "a file is larger than 1048576 bytes"
+    assert not list((scene.mirror.path / "objects").glob("*incoming-*"))
+
+
 async def test_a_pack_over_the_cap(scene: Stage) -> None:
     client = await scene.client()
     for n in range(6):

@@ -41,8 +41,9 @@ async def test_push_only_takes_rescued_work_and_gives_nothing(tmp_path: Path) ->
         commit = await client.commit(feature="unsaved\n")
         scene.door.access = Access.PUSH_ONLY
 
-        status, out = await client.try_git("fetch", "origin")
-        assert status != 0, out
+        assert scene.base_commit in await client.git("ls-remote", "origin")
+        status, out = await client.try_git("clone", "-q", scene.url, str(tmp_path / "second"))
+        assert status != 0 and not (tmp_path / "second").exists(), out
         status, out = await client.try_git("push", "origin", "HEAD")
         assert status != 0 and "only rescued work can be pushed now" in out
         rescue = f"refs/kortix/rescue/{scene.session}/1"
