@@ -130,10 +130,11 @@ class DoorListener:
             self._connections[task] = peer.uid
             await _Connection(reader, writer, peer, self._handler, self._limits).serve()
         except (OSError, TimeoutError, h11.ProtocolError, BodyBroken):
-            pass  # the client's fault or leave; nothing of ours depends on it
+            # The client's fault or leave: nothing of ours depends on it, and what it did not take is dropped.
+            writer.transport.abort()
         except asyncio.CancelledError:
             # Only `close` cancels. Returning, instead of raising, keeps asyncio's stream server from reporting it.
-            pass
+            writer.transport.abort()
         finally:
             self._connections.pop(task, None)
             writer.close()
@@ -186,6 +187,7 @@ class _Connection:
             while True:
                 event = self._http.next_event()
                 if isinstance(event, h11.Request):
+                    self._check_head(event)
                     return event
                 if event is not h11.NEED_DATA:
                     return None
@@ -194,6 +196,14 @@ class _Connection:
                     begun = True
                     deadline.reschedule(asyncio.get_running_loop().time() + self._limits.head_s)
                 self._http.receive_data(data)
+
+    def _check_head(self, head: h11.Request) -> None:
+        """Refuse what h11 lets pass: a large head that came in one piece, and versions to come."""
+        size = len(head.target) + sum(len(name) + len(value) + 4 for name, value in head.headers)
+        if size > self._limits.head_bytes:
+            raise h11.RemoteProtocolError("the head is too large", error_status_hint=431)
+        if head.http_version not in (b"1.0", b"1.1"):
+            raise h11.RemoteProtocolError("this version is not served", error_status_hint=505)
 
     async def _serve_one(self, head: h11.Request) -> bool:
         """Answer one request; false when the connection is over."""
@@ -215,6 +225,8 @@ class _Connection:
             await self._answer(error_response(413, "too_large", "The body is too large."))
         finally:
             await body.aclose()
+        if self._http.their_state is h11.SEND_BODY:
+            self._http.next_event()  # a request without a body has ended, unread
         if self._http.our_state is h11.DONE and self._http.their_state is h11.DONE:
             self._http.start_next_cycle()
             return True

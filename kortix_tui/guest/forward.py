@@ -96,17 +96,20 @@ class Forwarder:
 
     def poll(self) -> int | None:
         """How it ended, once it has."""
-        if self._status is None:
-            found, status = os.waitpid(self.pid, os.WNOHANG)
-            if found:
-                self._status = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
-        return self._status
+        return self._wait(os.WNOHANG)
 
     def end(self) -> None:
         """Kill it and wait, which takes no time."""
         if self.poll() is None:
             os.kill(self.pid, signal.SIGKILL)
-            os.waitpid(self.pid, 0)
+            self._wait(0)
+
+    def _wait(self, options: int) -> int | None:
+        if self._status is None:
+            found, status = os.waitpid(self.pid, options)
+            if found:
+                self._status = os.WEXITSTATUS(status) if os.WIFEXITED(status) else -os.WTERMSIG(status)
+        return self._status
 
 
 def _become(server: socket.socket, door: str, identity: Identity) -> None:

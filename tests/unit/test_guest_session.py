@@ -59,7 +59,10 @@ async def test_a_turn_gets_its_prompt_in_every_way_and_its_output_is_recorded(
 
 @pytest.mark.parametrize("ways", [(), ("stdin",), ("file",), ("env",)])
 async def test_only_the_wanted_ways_are_used(session: Session, host: SmallHost, ways: tuple[str, ...]) -> None:
-    code = "import os, sys; print([sys.stdin.read() != '', 'KORTIX_PROMPT_FILE' in os.environ, 'KORTIX_PROMPT' in os.environ])"
+    code = (
+        "import os, sys; e = os.environ;"
+        "print([sys.stdin.read() != '', 'KORTIX_PROMPT_FILE' in e, 'KORTIX_PROMPT' in e])"
+    )
     _, out, _ = await run(host, python(code, prompt_in=ways), "p")
     assert out.decode().strip() == str(["stdin" in ways, "file" in ways, "env" in ways])
 
