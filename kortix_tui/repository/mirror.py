@@ -179,20 +179,24 @@ class Mirror:
                 )
             if base is not None:
                 refs.base(base)
-            git = (await facing(source, git_dir=self.path, wall_s=wall_s)).having(
-                "fetch.fsckObjects=true",
-                "fetch.writeCommitGraph=false",
-                "fetch.unpackLimit=1",
-                *(f"fetch.fsck.{name}=ignore" for name in _TOLERATED),
-            )
-            await git.run(
-                "fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head", "--no-auto-gc",
-                "--update-shallow", "--prune", "--force", "--refmap=", *local_service(source, "upload-pack"),
-                "--", check_source(source), f"+refs/heads/*:{names.SOURCE}*",
-            )  # fmt: skip
+            if refs.branches != await self.branches():
+                await self._fetch(source, wall_s)
             if base is not None:
                 await self.copy_base(base)
             return refs
+
+    async def _fetch(self, source: str, wall_s: float) -> None:
+        git = (await facing(source, git_dir=self.path, wall_s=wall_s)).having(
+            "fetch.fsckObjects=true",
+            "fetch.writeCommitGraph=false",
+            "fetch.unpackLimit=1",
+            *(f"fetch.fsck.{name}=ignore" for name in _TOLERATED),
+        )
+        await git.run(
+            "fetch", "--quiet", "--no-tags", "--no-recurse-submodules", "--no-write-fetch-head", "--no-auto-gc",
+            "--update-shallow", "--prune", "--force", "--refmap=", *local_service(source, "upload-pack"),
+            "--", check_source(source), f"+refs/heads/*:{names.SOURCE}*",
+        )  # fmt: skip
 
     async def copy_base(self, branch: str) -> str:
         """Set the mirror's base branch to what the source has. Returns the commit.

@@ -11,6 +11,7 @@ from kortix_tui.base.errors import InvalidInput, KortixError, NotFound
 from kortix_tui.manifest.check import Report, check
 from kortix_tui.manifest.plan import AgentPlan, TemplatePlan, plan_agent
 from kortix_tui.repository.mirror import Mirror
+from kortix_tui.repository.names import branch_ref
 from kortix_tui.runtime.context import Context
 from kortix_tui.runtime.ledger import Ledger
 from kortix_tui.sandbox.images import Images, Template
@@ -82,17 +83,24 @@ class Preparing:
         project = self._ledger.project(session.project_id)
         mirror = await self.mirror(project.id)
         await mirror.fetch(project.source, base=session.base_branch, wall_s=FETCH_S)
-        commit = await mirror.copy_base(session.base_branch)
+        commit = await mirror.resolve(branch_ref(session.base_branch))
+        if commit is None:
+            raise NotFound(f"The mirror has no branch {session.base_branch}.", hint="Try again: it moved just now.")
         report = await self.report(project.id, mirror, commit)
         if report.manifest is None:
             raise InvalidInput(_first_fault(report), hint="Run `kortix validate` in the project.")
         plan = plan_agent(report, session.agent or None, template=session.template, settings=self._context.settings)
-        await mirror.create_session_branch(session.id, commit)
         await self._ledger.pin(
             session, base_commit=commit, agent=plan.name, template=plan.template.slug, image=None,
             plan=_PLAN.dump_json(plan).decode(),
         )  # fmt: skip
         return plan
+
+    async def branch(self, session: Session) -> None:
+        """Make the session's branch at its base, once; needed when the sandbox clones, not before."""
+        if self.pinned(session).repository_access:
+            mirror = await self.mirror(session.project_id)
+            await mirror.create_session_branch(session.id, session.base_commit or "")
 
     async def report(self, project_id: str, mirror: Mirror, commit: str) -> Report:
         """The manifest at a commit, read once."""

@@ -155,7 +155,11 @@ class Runner:
         if session.id not in await self._provider.owned_volumes(self._context.store.install_id):
             await self.link.forget_key()
         await self.link.open(mode)
-        await self._provider.start(self._spec(session, plan, image))
+        branch = asyncio.create_task(self._preparing.branch(session))
+        try:
+            await self._provider.start(self._spec(session, plan, image))
+        finally:
+            await branch
         try:
             await self.link.connected(CONNECT_S)
         except DeadlineExceeded:
