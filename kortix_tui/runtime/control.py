@@ -158,8 +158,6 @@ class ControlServer:
         assert task is not None  # noqa: S101 - asyncio runs this callback as a task
         self._shells.add(task)
         try:
-            if len(self._shells) > MAX_SHELLS:
-                raise Refused(f"{MAX_SHELLS} shells are open already.", hint="Close one of them.")
             await self._serve(reader, writer)
         except KortixError as error:
             with contextlib.suppress(OSError):
@@ -172,7 +170,6 @@ class ControlServer:
             writer.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        _check_peer(writer.get_extra_info("socket"))
         frames = _frames(reader)
         try:
             async with asyncio.timeout(GREETING_S):
@@ -181,6 +178,10 @@ class ControlServer:
             raise InvalidInput("The client did not say what it wants.") from None
         if first is None:
             return
+        # Only now: closing a socket with unread input takes the refusal away from the peer.
+        _check_peer(writer.get_extra_info("socket"))
+        if len(self._shells) > MAX_SHELLS:
+            raise Refused(f"{MAX_SHELLS} shells are open already.", hint="Close one of them.")
         request = first[0]
         if not isinstance(request, OpenRequest):
             raise InvalidInput("The client did not ask for a shell first.")
