@@ -22,6 +22,8 @@ RESCUE_ONLY = "only rescued work can be pushed now"
 RESCUE_ONCE = "rescued work is never overwritten"
 
 _MIB = 1 << 20
+_proven: set[tuple[str, int, int]] = set()
+"""Hook files that this process has seen run."""
 
 
 class AdmissionCaps(BaseModel):
@@ -39,7 +41,7 @@ class AdmissionCaps(BaseModel):
 
 
 class HookSettings(BaseModel):
-    """What the hook is told, as JSON in its environment."""
+    """What the hook is told."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -47,6 +49,11 @@ class HookSettings(BaseModel):
     base_branch: str
     verdict: str = Field(description="The file that the hook writes its verdict to.")
     caps: AdmissionCaps
+
+    def environment(self) -> dict[str, str]:
+        """The hook's variable: `name=value` lines, which it reads without a parser to load."""
+        values = {**self.model_dump(exclude={"caps"}), **self.caps.model_dump()}
+        return {admission_hook.SETTINGS: "\n".join(f"{name}={value}" for name, value in values.items())}
 
 
 def ref_fault(ref: str, old: str, new: str, *, session_id: str, base_branch: str, rescue_only: bool) -> str | None:
@@ -76,7 +83,11 @@ async def install_hook(mirror: Path) -> Path:
         GitFailed: The hook does not run here, for example on a file system mounted `noexec`.
     """
     hook = _write_hook(mirror)
-    await _prove(hook)
+    status = hook.stat()
+    version = (str(hook), status.st_ino, status.st_mtime_ns)
+    if version not in _proven:
+        await _prove(hook)
+        _proven.add(version)
     return hook.parent
 
 
@@ -85,7 +96,10 @@ def _write_hook(mirror: Path) -> Path:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     hook = folder / "pre-receive"
     program = Path(admission_hook.__file__).resolve()
-    text = f"#!/bin/sh\nexec {shlex.quote(sys.executable)} -I -S {shlex.quote(str(program))}\n"
+    # As an imported module it is compiled once, not for each push.
+    run = f"import sys; sys.path.append(sys.argv[1]); import {program.stem}; sys.exit({program.stem}.main())"
+    words = (sys.executable, "-I", "-S", "-c", run, str(program.parent))
+    text = f"#!/bin/sh\nexec {' '.join(shlex.quote(word) for word in words)}\n"
     if not hook.is_file() or hook.read_text("utf-8") != text:
         new = folder / f".pre-receive.{secrets.token_hex(4)}"
         new.write_text(text, "utf-8")

@@ -15,7 +15,7 @@ from enum import StrEnum
 from urllib.parse import parse_qs
 
 from kortix_tui.base.errors import DeadlineExceeded, GitFailed
-from kortix_tui.repository import admission_hook, names, pktline
+from kortix_tui.repository import names, pktline
 from kortix_tui.repository.admission import AdmissionCaps, HookSettings, install_hook, ref_fault
 from kortix_tui.repository.errors import clean_stderr
 from kortix_tui.repository.mirror import Mirror
@@ -194,7 +194,7 @@ class GitDoor:
             "receive.advertisePushOptions=false",
             "receive.advertiseAtomic=false",
             "protocol.version=0",
-            environment={admission_hook.SETTINGS: settings.model_dump_json()},
+            environment=settings.environment(),
         )
 
     # ---- requests -------------------------------------------------------------------------------------------

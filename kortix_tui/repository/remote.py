@@ -78,7 +78,7 @@ def check_source(source: str) -> str:
         if not path.is_dir():
             raise SourceMissing(
                 f"There is no folder {visible_line(str(path))}.",
-                hint="If the repository was moved, add the project again with its new path.",
+                hint="If the repository was moved: kortix projects move SLUG NEW-PATH",
             )
         return str(path)
     if source.startswith("-") or "::" in source or any(ord(char) < 0x21 for char in source):

@@ -127,7 +127,7 @@ def _opened(path: Path) -> Iterator[git.Repo]:
     if not path.is_dir():
         raise SourceMissing(
             f"There is no folder {visible_line(str(path))}.",
-            hint="If the repository was moved, tell the project its new path.",
+            hint="If the repository was moved: kortix projects move SLUG NEW-PATH",
         )
     root = locate_checkout(path)
     if root is None:
