@@ -86,3 +86,9 @@ class StoreFailed(KortixError):
     """The state cannot be read or written."""
 
     code = "store_failed"
+
+
+class DiskFull(Refused):
+    """Too little space to start work without losing some of it."""
+
+    code = "disk_full"

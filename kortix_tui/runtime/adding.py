@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from pathlib import Path
 
 from kortix_tui.base.errors import InvalidInput, Refused
@@ -14,7 +15,7 @@ from kortix_tui.repository.source import inspect_source, is_url
 from kortix_tui.runtime.ledger import Ledger
 from kortix_tui.runtime.projects import AddProject
 from kortix_tui.store.audit import Actor
-from kortix_tui.store.database import Transaction
+from kortix_tui.store.database import Store, Transaction
 from kortix_tui.store.models import Project
 
 CLONE_S = 840.0
@@ -36,10 +37,14 @@ async def add_project(home: Home, ledger: Ledger, wanted: AddProject, actor: Act
         return known
     slug = _slug(ledger, wanted.slug, source)
     identity = new_id("prj")
-    # The folder is made under the id before the row exists; a crash leaves a mirror that nobody names.
-    mirror, refs = await Mirror.create_from(home.mirror(identity), source, wall_s=CLONE_S)
-    base = refs.base(wanted.base_branch)
-    commit = await mirror.copy_base(base)
+    # The folder is made under the id before the row exists; what a crash leaves is swept by the next host.
+    try:
+        mirror, refs = await Mirror.create_from(home.mirror(identity), source, wall_s=CLONE_S)
+        base = refs.base(wanted.base_branch)
+        commit = await mirror.copy_base(base)
+    except BaseException:
+        await asyncio.to_thread(shutil.rmtree, home.mirror(identity), ignore_errors=True)
+        raise
 
     def write(tx: Transaction) -> None:
         tx.execute(
@@ -83,3 +88,11 @@ def _slug(ledger: Ledger, wanted: str | None, source: str) -> str:
     name = slugify(source.rstrip("/").rpartition("/")[2].removesuffix(".git"))
     candidates = [name, *(f"{name[:60]}-{n}" for n in range(2, 100))]
     return next(candidate for candidate in candidates if candidate not in taken)
+
+
+def sweep_mirrors(home: Home, store: Store) -> None:
+    """Remove mirrors that no project ever named: a host died while it made them."""
+    known = {f"{row[0]}.git" for row in store.all("SELECT id FROM projects")}
+    for path in home.repositories.iterdir():
+        if path.name not in known:
+            shutil.rmtree(path, ignore_errors=True)

@@ -33,6 +33,11 @@ READ_WINDOW: Final = timedelta(minutes=5)
 R = TypeVar("R", bound=BaseModel)
 
 
+_KINDS: Final[dict[str, type[KortixError]]] = {
+    kind.code: kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, KortixError)
+}
+
+
 class Failure(BaseModel):
     """An error that crosses from the host to the process that asked."""
 
@@ -42,17 +47,14 @@ class Failure(BaseModel):
 
     @classmethod
     def of(cls, error: KortixError) -> Failure:
-        """Keep what a person needs of it."""
-        return cls(code=error.code, message=error.message, hint=error.hint)
+        """Keep what a person needs of it; a layer's own error becomes the base error that it refines."""
+        codes = {kind: code for code, kind in _KINDS.items()}
+        code = next(codes[kind] for kind in type(error).__mro__ if kind in codes)
+        return cls(code=code, message=error.message, hint=error.hint)
 
     def error(self) -> KortixError:
-        """The error again, of its own type where this version knows it."""
-        kinds = {
-            kind.code: kind
-            for kind in vars(errors).values()
-            if isinstance(kind, type) and issubclass(kind, KortixError)
-        }
-        return kinds.get(self.code, KortixError)(self.message, hint=self.hint)
+        """The error again."""
+        return _KINDS.get(self.code, KortixError)(self.message, hint=self.hint)
 
 
 @dataclass

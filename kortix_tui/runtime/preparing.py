@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from kortix_tui.base.errors import InvalidInput, KortixError, NotFound
+from kortix_tui.base.errors import DiskFull, KortixError, NotFound
 from kortix_tui.manifest.check import Report, check
 from kortix_tui.manifest.plan import AgentPlan, TemplatePlan, plan_agent
 from kortix_tui.repository.mirror import Mirror
@@ -53,6 +55,21 @@ async def manifest_faults(mirror: Mirror, commit: str) -> tuple[str, ...]:
     return tuple(f"{fault.file}:{fault.line}: {fault.message}" for fault in report.faults if fault.level == "error")
 
 
+def check_space(folder: Path) -> None:
+    """Refuse to start work on a disk that is nearly full: what cannot be recorded must not be done.
+
+    Raises:
+        DiskFull: Less than 1 GiB or 2 % is free, whichever is more.
+    """
+    usage = shutil.disk_usage(folder)
+    needed = max(1 << 30, usage.total // 50)
+    if usage.free < needed:
+        raise DiskFull(
+            f"Only {usage.free >> 20:,} MiB are free on the disk of {folder}; {needed >> 20:,} MiB are needed.",
+            hint="Remove old sessions (`kortix sessions rm`) and unused images (`kortix sandboxes rm`), then resume.",
+        )
+
+
 class Preparing:
     """Plans and images, shared by all runners of one host."""
 
@@ -78,6 +95,7 @@ class Preparing:
             NotFound: The base branch or the manifest is missing.
             InvalidInput: The manifest on the base branch has errors; the first is named.
         """
+        check_space(self._context.home.path)
         if session.base_commit is not None:
             return self.pinned(session)
         project = self._ledger.project(session.project_id)
@@ -87,8 +105,6 @@ class Preparing:
         if commit is None:
             raise NotFound(f"The mirror has no branch {session.base_branch}.", hint="Try again: it moved just now.")
         report = await self.report(project.id, mirror, commit)
-        if report.manifest is None:
-            raise InvalidInput(_first_fault(report), hint="Run `kortix validate` in the project.")
         plan = plan_agent(report, session.agent or None, template=session.template, settings=self._context.settings)
         await self._ledger.pin(
             session, base_commit=commit, agent=plan.name, template=plan.template.slug, image=None,
@@ -161,12 +177,3 @@ async def template_at(mirror: Mirror, commit: str, plan: TemplatePlan) -> Templa
         if data is not None:
             files[name.removeprefix(folder + "/")] = data
     return Template(slug=plan.slug, dockerfile=content, files=files)
-
-
-def _first_fault(report: Report) -> str:
-    errors = [fault for fault in report.faults if fault.level == "error"]
-    if not errors:
-        return "The manifest is unusable."
-    more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-    first = errors[0]
-    return f"{first.file}:{first.line}: {first.message}{more}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from datetime import timedelta
 from typing import Final
@@ -10,6 +11,7 @@ from kortix_tui.base.clock import to_text
 from kortix_tui.base.errors import KortixError
 from kortix_tui.base.words import Outcome
 from kortix_tui.review.merging import Merging
+from kortix_tui.runtime.adding import sweep_mirrors
 from kortix_tui.runtime.context import Context
 from kortix_tui.runtime.ledger import Ledger
 from kortix_tui.runtime.preparing import Preparing, manifest_faults
@@ -37,7 +39,9 @@ class Recovery:
         rows = self._context.store.all(f"SELECT {Merge.columns()} FROM merges WHERE state = 'intent'")
         for intent in map(Merge.of, rows):
             await self._settle(intent)
-        await self._ledger.write(self._hand_out)
+        await asyncio.to_thread(sweep_mirrors, self._context.home, self._context.store)
+        if self._context.store.one("SELECT 1 FROM requests WHERE state = 'running'"):
+            await self._ledger.write(self._hand_out)
 
     def _hand_out(self, tx: Transaction) -> None:
         stuck = tx.execute("SELECT id, kind FROM requests WHERE state = 'running'").fetchall()
