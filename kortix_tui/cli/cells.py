@@ -41,6 +41,8 @@ def _width(character: str) -> int:
 
 def fit(text: str, width: int, *, right: bool = False) -> str:
     """Exactly `width` cells: cut with an ellipsis, or padded."""
+    if len(text) <= width and text.isascii():
+        return text.rjust(width) if right else text.ljust(width)
     taken = cell_width(text)
     if taken > width:
         text = _cut(text, width)
@@ -84,17 +86,24 @@ def layout(
         _squeeze(columns, natural, shown, width)
     header = GAP.join(fit(columns[at].title, natural[at], right=columns[at].right) for at in shown).rstrip()
     lines = [f"\x1b[1m{header}\x1b[0m" if colour else header]
-    for row in rows:
-        cells = []
-        for at in shown:
-            column = columns[at]
-            cell = fit(row[at], natural[at], right=column.right)
-            if at == shown[-1] and not column.right:
-                cell = cell.rstrip()
-            code = column.style(row[at]) if colour and column.style else ""
-            cells.append(f"\x1b[{code}m{cell}\x1b[0m" if code else cell)
-        lines.append(GAP.join(cells))
+    if not rows:
+        return lines
+    last = shown[-1]
+    drawn = [_draw(columns[at], [row[at] for row in rows], natural[at], colour=colour, last=at == last) for at in shown]
+    lines.extend(map(GAP.join, zip(*drawn, strict=True)))
     return lines
+
+
+def _draw(column: Column, cells: Sequence[str], width: int, *, colour: bool, last: bool) -> list[str]:
+    """One column's cells, each as wide as the column; the last one needs no padding at its end."""
+    drawn = [fit(cell, width, right=column.right) for cell in cells]
+    if last and not column.right:
+        drawn = [cell.rstrip() for cell in drawn]
+    style = column.style
+    if not colour or style is None:
+        return drawn
+    codes = map(style, cells)
+    return [f"\x1b[{code}m{cell}\x1b[0m" if code else cell for code, cell in zip(codes, drawn, strict=True)]
 
 
 def _least(columns: Sequence[Column], natural: Sequence[int], shown: Sequence[int]) -> int:

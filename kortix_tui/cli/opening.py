@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import logging.handlers
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +10,8 @@ from typing import TYPE_CHECKING
 from kortix_tui.cli.output import note
 
 if TYPE_CHECKING:
+    import logging
+
     from kortix_tui.runtime.facade import Runtime
 
 LOG_BYTES = 4 << 20
@@ -66,17 +66,22 @@ def hand_over(runtime: Runtime) -> None:
 @contextmanager
 def logging_to_home(runtime: Runtime) -> Iterator[None]:
     """Send what the host part has to say to the home's log, not between a command's lines."""
+    # Here and not above: a plain list should not pay for it.
+    from logging.handlers import RotatingFileHandler
+
     from kortix_tui.runtime.background import host_log
 
     log = host_log(runtime.context.home)
     os.close(os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
-    with logging_to(logging.handlers.RotatingFileHandler(log, maxBytes=LOG_BYTES, backupCount=1, encoding="utf-8")):
+    with logging_to(RotatingFileHandler(log, maxBytes=LOG_BYTES, backupCount=1, encoding="utf-8")):
         yield
 
 
 @contextmanager
 def logging_to(handler: logging.Handler) -> Iterator[None]:
     """Our log lines, those of the libraries left out, to one place."""
+    import logging
+
     handler.setFormatter(logging.Formatter("%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s"))
     ours = logging.getLogger("kortix_tui")
     ours.addHandler(handler)

@@ -18,13 +18,34 @@ _UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 class Parser(argparse.ArgumentParser):
     """An argument parser whose faults are `UsageError`s."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, *, typed: Sequence[str] | None = None, **options: Any) -> None:
+        """As the base class.
+
+        Args:
+            typed: The arguments, where only the grammar of the verb that they begin with is wanted.
+            options: For the base class.
+        """
         options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
         super().__init__(allow_abbrev=False, **options)
+        self.typed = typed
 
     def error(self, message: str) -> NoReturn:
         """Raise instead of printing and leaving."""
         raise UsageError(f"{visible_line(message[:1].upper() + message[1:])}.", hint=f"See `{self.prog} --help`.")
+
+
+class _Unbuilt(Parser):
+    """Takes the grammar of a verb that was not typed and forgets it: building it all is a third of a start's cost."""
+
+    def __init__(self) -> None:
+        super().__init__(add_help=False, typed=("",))
+
+    def add_argument(self, *names: Any, **options: Any) -> Any:
+        """Nothing."""
+
+    def add_mutually_exclusive_group(self, **options: Any) -> Any:
+        """Something that forgets as well."""
+        return self
 
 
 class Verbs:
@@ -33,6 +54,7 @@ class Verbs:
     def __init__(self, parser: Parser) -> None:
         self._parser = parser
         self._names: list[str] = []
+        self._typed = parser.typed[0] if parser.typed and not parser.typed[0].startswith("-") else None
         self._group = parser.add_subparsers(title="verbs", metavar="VERB", prog=parser.prog)
         parser.set_defaults(run=self._ask)
 
@@ -40,17 +62,23 @@ class Verbs:
         self, name: str, run: Run, summary: str, *, aliases: Sequence[str] = (), examples: Sequence[str] = ()
     ) -> argparse.ArgumentParser:
         """One verb; `summary` is its line in the noun's help and its description."""
+        self._names.append(name)
+        if self._typed not in (None, name, *aliases):
+            return _Unbuilt()
         parser = self._group.add_parser(
             name, aliases=list(aliases), help=summary, description=sentence(summary), epilog=show_examples(examples)
         )
         parser.set_defaults(run=run)
-        self._names.append(name)
         return parser
 
     def group(self, name: str, summary: str) -> Verbs:
         """Verbs below a verb: `kortix sessions queue ls`."""
         self._names.append(name)
-        return Verbs(self._group.add_parser(name, help=summary, description=sentence(summary)))
+        if self._typed not in (None, name):
+            return Verbs(_Unbuilt())
+        parser = self._group.add_parser(name, help=summary, description=sentence(summary))
+        parser.typed = self._parser.typed[1:] if self._parser.typed else None
+        return Verbs(parser)
 
     def _ask(self, arguments: argparse.Namespace) -> int:
         names = ", ".join(self._names)
@@ -59,9 +87,17 @@ class Verbs:
 
 def parse(name: str, summary: str, add: Callable[[Parser], None], arguments: Sequence[str]) -> argparse.Namespace:
     """Read the arguments of one noun; its module adds the rest of the grammar."""
-    parser = Parser(prog=f"kortix {name}", description=sentence(summary))
-    add(parser)
-    return parser.parse_args(arguments)
+
+    def grammar(typed: Sequence[str] | None) -> Parser:
+        parser = Parser(prog=f"kortix {name}", description=sentence(summary), typed=typed)
+        add(parser)
+        return parser
+
+    try:
+        return grammar(arguments).parse_args(arguments)
+    except UsageError:
+        # Once more with everything, so that the message names all choices.
+        return grammar(None).parse_args(arguments)
 
 
 def sentence(summary: str) -> str:
