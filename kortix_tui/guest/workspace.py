@@ -54,10 +54,10 @@ class Workspace:
         self.identity = identity
         self.children = children
 
-    def has_repository(self) -> bool:
-        """Whether git's folder is there, as the agent would see it."""
+    def has_repository(self, folder: str | None = None) -> bool:
+        """Whether git's folder is in the workspace, or in a folder of it, as the agent would see it."""
         with self.identity.assumed():
-            return os.path.lexists(os.path.join(self.places.workspace, ".git"))
+            return os.path.lexists(os.path.join(folder or self.places.workspace, ".git"))
 
     def is_cloned(self) -> bool:
         """Whether our clone was finished once, whatever the agent did to it since."""
