@@ -26,9 +26,8 @@ class Where(StrEnum):
     LOG = "logs"
     DIFF = "diffs"
     SESSIONS = "Sessions"
-    CHANGES = "Changes"
-    INBOX = "Inbox"
-    CHANGE = "change request"
+    CHANGES = "change requests"
+    CHANGE = "an open change request"
     DIALOG = "dialogs"
 
 
@@ -44,6 +43,7 @@ class Action:
         hint: Short word for the hint bar; empty is not shown there.
         command: The command line that does the same, without `kortix`; empty for what only moves or shows.
         palette: Whether the palette and `:` offer it.
+        target: Who does it where that is not the owner of the binding, as Textual names it: `screen`.
     """
 
     id: str
@@ -53,6 +53,12 @@ class Action:
     hint: str = ""
     command: str = ""
     palette: bool = False
+    target: str = ""
+
+    @property
+    def call(self) -> str:
+        """What a binding runs."""
+        return f"{self.target}.{self.method}" if self.target else self.method
 
     @property
     def method(self) -> str:
@@ -68,18 +74,13 @@ ACTIONS: Final[tuple[Action, ...]] = (
     _A("session.stop", ("x",), "Stop the session", Where.SESSIONS, "stop", "sessions stop", palette=True),
     _A("session.resume", ("r",), "Resume the session", Where.SESSIONS, "resume", "sessions resume", palette=True),
     _A("session.diff", ("d",), "See its change request", Where.SESSIONS, "diff", "cr diff", palette=True),
+    _A("session.pin", ("space",), "Keep its log in the second pane", Where.SESSIONS, "pin"),
     _A("session.remove", ("D",), "Delete the session", Where.SESSIONS, "", "sessions rm", palette=True),
     _A("change.open", ("enter", "d"), "Open the change request", Where.CHANGES, "open", "cr show"),
-    _A("change.merge", ("m",), "Merge…", Where.CHANGES, "merge", "cr merge", palette=True),
+    _A("change.merge", ("m",), "Merge what was read…", Where.CHANGES, "merge", "cr merge", palette=True),
     _A("change.close", ("x",), "Close without merging…", Where.CHANGES, "close", "cr close", palette=True),
     _A("change.reopen", ("r",), "Reopen a closed change request", Where.CHANGES, "", "cr reopen", palette=True),
-    _A("inbox.open", ("enter", "d"), "Open the item", Where.INBOX, "open", "cr show"),
-    _A("inbox.merge", ("m",), "Merge…", Where.INBOX, "merge", "cr merge", palette=True),
-    _A("inbox.close", ("x",), "Close without merging…", Where.INBOX, "close", "cr close", palette=True),
-    _A("review.merge", ("m",), "Merge what is shown…", Where.CHANGE, "merge", "cr merge", palette=True),
-    _A("review.close", ("x",), "Close without merging…", Where.CHANGE, "close", "cr close", palette=True),
-    _A("review.reopen", ("r",), "Reopen the closed change request", Where.CHANGE, "", "cr reopen", palette=True),
-    _A("review.files", ("F",), "Show or hide the file list", Where.CHANGE, ""),
+    _A("change.files", ("f",), "Show or hide the file list", Where.CHANGE, "files"),
     _A("diff.next_hunk", ("n",), "Next hunk (or match of a search)", Where.DIFF, "hunk"),
     _A("diff.previous_hunk", ("N",), "Previous hunk (or match)", Where.DIFF),
     _A("diff.next_file", ("right_square_bracket",), "Next file", Where.DIFF, "file"),
@@ -110,22 +111,22 @@ ACTIONS: Final[tuple[Action, ...]] = (
     _A("view.sessions", ("1",), "Sessions", Where.ALL, palette=True, command="sessions ls"),
     _A("view.changes", ("2",), "Changes", Where.ALL, palette=True, command="cr ls"),
     _A("view.inbox", ("3",), "Inbox", Where.ALL, palette=True, command="cr ls"),
-    _A("app.help", ("question_mark", "f1"), "Help", Where.ALL, "help", palette=True),
+    _A("app.help", ("question_mark", "f1"), "Help", Where.ALL, "help", palette=True, target="screen"),
     _A("app.command", ("colon",), "Command line", Where.ALL, "cmd"),
     _A("app.palette", ("ctrl+p",), "Command palette", Where.ALL),
     _A("focus.next", ("tab",), "Next pane", Where.ALL, "pane"),
     _A("focus.previous", ("shift+tab",), "Previous pane", Where.ALL),
-    _A("focus.main", ("0",), "First pane", Where.ALL),
-    _A("pane.zoom", ("plus",), "Larger pane", Where.ALL),
-    _A("pane.shrink", ("underscore",), "Smaller pane", Where.ALL),
-    _A("nav.back", ("q",), "Back; at a root view, quit", Where.ALL, "back"),
-    _A("nav.cancel", ("escape",), "Clear the filter, close, back", Where.ALL),
+    _A("focus.main", ("0",), "First pane", Where.ALL, target="screen"),
+    _A("pane.zoom", ("plus",), "Only this pane", Where.ALL, target="screen"),
+    _A("pane.normal", ("underscore",), "Panes as they were", Where.ALL, target="screen"),
+    _A("nav.back", ("q",), "Back; at a root view, quit", Where.ALL, "back", target="screen"),
+    _A("nav.cancel", ("escape",), "Clear the filter, close, back", Where.ALL, target="screen"),
     _A("nav.last", ("minus",), "Last view", Where.ALL),
-    _A("view.refresh", ("ctrl+r", "R"), "Read again and sort", Where.ALL, palette=True),
+    _A("view.refresh", ("ctrl+r", "R"), "Read again and sort", Where.ALL, palette=True, target="screen"),
     _A("app.redraw", ("ctrl+l",), "Repaint the whole screen", Where.ALL, palette=True),
     _A("app.theme", (), "Next theme", Where.ALL, palette=True),
     _A("app.interrupt", ("ctrl+c",), "Copy the selection, or ask to quit", Where.ALL),
-    _A("app.quit", ("ctrl+q",), "Quit…", Where.ALL, palette=True),
+    _A("app.quit", ("ctrl+q",), "Quit…", Where.ALL),
     _A("app.suspend", ("ctrl+z",), "Why this console does not suspend", Where.ALL),
 )
 
@@ -137,10 +138,9 @@ _TOGETHER: Final[tuple[frozenset[Where], ...]] = tuple(
     for places in (
         (Where.LIST, Where.SESSIONS),
         (Where.LIST, Where.CHANGES),
-        (Where.LIST, Where.INBOX),
-        (Where.LIST, Where.CHANGE),
+        (Where.LIST, Where.CHANGES, Where.CHANGE),
         (Where.PAGER, Where.LOG, Where.SESSIONS),
-        (Where.PAGER, Where.DIFF, Where.CHANGE),
+        (Where.PAGER, Where.DIFF, Where.CHANGES, Where.CHANGE),
     )
 )
 
@@ -159,7 +159,7 @@ def bindings(*places: Where) -> list[BindingType]:
     return [
         Binding(
             ",".join(entry.keys),
-            entry.method,
+            entry.call,
             entry.title,
             show=bool(entry.hint),
             id=entry.id,

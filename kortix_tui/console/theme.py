@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Any, Self
 from weakref import WeakKeyDictionary
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
@@ -338,10 +338,10 @@ def _first(variables: Mapping[str, str], names: tuple[str, ...]) -> Color | None
     return None
 
 
-_palettes: WeakKeyDictionary[App[object], tuple[Mapping[str, str], Palette]] = WeakKeyDictionary()
+_palettes: WeakKeyDictionary[App[Any], tuple[Mapping[str, str], Palette]] = WeakKeyDictionary()
 
 
-def palette_of(app: App[object]) -> Palette:
+def palette_of(app: App[Any]) -> Palette:
     """The palette of the app's active theme, made once per theme change."""
     variables = app.theme_variables
     known = _palettes.get(app)

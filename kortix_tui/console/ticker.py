@@ -7,7 +7,7 @@ behind them. One ticker, which skips a beat while the terminal has not taken the
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from textual.app import App
 from textual.timer import Timer
@@ -26,7 +26,7 @@ class Live(Protocol):
 class Ticker:
     """Asks the visible live widgets to paint, some times a second."""
 
-    def __init__(self, app: App[object], frames_per_second: float, before: Callable[[], None] | None = None) -> None:
+    def __init__(self, app: App[Any], frames_per_second: float, before: Callable[[], None] | None = None) -> None:
         """Make a stopped ticker.
 
         Args:

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from typing import Any
 
 import pytest
+from console_source import FixedClock, MemorySource, a_day
 from textual.app import App, ComposeResult
 from textual.filter import LineFilter
+from textual.pilot import Pilot
 from textual.widget import Widget
 
+from kortix_tui.console.app import KortixApp
+from kortix_tui.console.bridge import Bridge
 from kortix_tui.console.safety import OutputFilter
+from kortix_tui.console.terminal import Terminal
 from kortix_tui.console.theme import load_themes
 from kortix_tui.console.ticker import Ticker
 
@@ -53,8 +61,50 @@ class WidgetApp(App[None]):
 
     def screen_text(self) -> str:
         """What is on the screen, as text."""
-        strips = self.screen._compositor.render_strips()
-        return "\n".join(strip.text.rstrip() for strip in strips)
+        return text_of(self)
+
+
+def text_of(app: App[Any]) -> str:
+    """What is on the uppermost screen, as text."""
+    strips = app.screen._compositor.render_strips()
+    return "\n".join(strip.text.rstrip() for strip in strips)
+
+
+@pytest.fixture
+def shown() -> Callable[[App[Any]], str]:
+    return text_of
+
+
+async def wait_until(pilot: Pilot[Any], condition: Callable[[], bool]) -> None:
+    """Wait for a condition, never for a time; the bridge's threads answer when they answer."""
+    for _ in range(1000):
+        if condition():
+            await pilot.pause()
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("it did not come about")
+
+
+@pytest.fixture
+def console(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., KortixApp]]:
+    """Makes consoles on a runtime in memory, with a clock that stands still."""
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    bridges: list[Bridge] = []
+
+    def make(source: MemorySource | None = None, **options: Any) -> KortixApp:
+        bridges.append(Bridge(source or a_day()))
+        values: dict[str, Any] = {"terminal": Terminal.detect({}), "clock": FixedClock(), "ticking": False}
+        return KortixApp(bridges[-1], **(values | options))
+
+    yield make
+    for bridge in bridges:
+        bridge.stop()
+
+
+@pytest.fixture
+def until() -> Callable[..., Awaitable[None]]:
+    return wait_until
 
 
 @pytest.fixture

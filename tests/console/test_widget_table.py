@@ -101,9 +101,9 @@ def test_columns_give_way_by_priority() -> None:
         return [column.key for column, _ in table.layout_columns(width)]
 
     assert keys(100) == ["name", "age", "cpu", "repo"]
-    assert keys(45) == ["name", "age", "repo"]
-    assert keys(22) == ["name", "age"]
-    assert sum(size for _, size in table.layout_columns(100)) + 2 + 3 * 2 == 100
+    assert keys(46) == ["name", "age", "repo"]
+    assert keys(23) == ["name", "age"]
+    assert sum(size for _, size in table.layout_columns(100)) + 2 + 3 * 2 + 1 == 100
 
 
 @pytest.mark.parametrize(

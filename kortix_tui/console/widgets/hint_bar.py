@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from kortix_tui.console.keymap import ACTIONS, Keymap
 from kortix_tui.console.widgets.bar import Bar, Part
@@ -11,14 +11,23 @@ from kortix_tui.console.widgets.cells import width_of
 _RANK = {entry.id: place for place, entry in enumerate(ACTIONS)}
 _ALWAYS = ("app.help",)
 GAP = 2
+TYPING = (("", "enter", "keep"), ("", "esc", "clear"), ("", "tab", "complete"), ("", "↑", "earlier"))
 
 
 class HintBar(Bar):
     """Hints in the order of the action table, as many as fit; help is always among them."""
 
-    def __init__(self, keymap: Keymap, *, id: str | None = None) -> None:
+    def __init__(self, keymap: Keymap, *, typing: Callable[[], bool] | None = None, id: str | None = None) -> None:
+        """Make the line.
+
+        Args:
+            keymap: The keys in force.
+            typing: Whether a line of text is being typed, when other keys count.
+            id: The widget's id.
+        """
         super().__init__(id=id)
         self._keymap = keymap
+        self._typing = typing or (lambda: False)
 
     def on_mount(self) -> None:
         """Follow the bindings of the screen."""
@@ -26,6 +35,8 @@ class HintBar(Bar):
 
     def left(self) -> Sequence[Part]:
         """Keys and words."""
+        if self._typing():
+            return [Part(" "), *(part for hint in TYPING for part in self._parts(hint))]
         hints = self._hints()
         pinned = [hint for hint in hints if hint[0] in _ALWAYS]
         room = self.size.width - 1 - sum(self._width(hint) for hint in pinned)

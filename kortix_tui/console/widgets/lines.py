@@ -38,6 +38,11 @@ class LineStore(Protocol):
         """One more than the number of the newest line."""
         ...
 
+    @property
+    def revision(self) -> int:
+        """Grows with every change, also of a line that is still being written."""
+        ...
+
     def read(self, start: int, stop: int) -> Sequence[LogLine]:
         """Lines from `start` up to, not including, `stop`; the caller stays within `first` and `end`."""
         ...
@@ -49,6 +54,7 @@ class LineRing:
     def __init__(self, limit: int = DEFAULT_LINES) -> None:
         self._lines: deque[LogLine] = deque(maxlen=limit)
         self._end = 0
+        self._revision = 0
         self._guard = threading.Lock()
 
     @property
@@ -61,13 +67,26 @@ class LineRing:
         """One more than the number of the newest line."""
         return self._end
 
+    @property
+    def revision(self) -> int:
+        """Grows with every change."""
+        return self._revision
+
     def extend(self, lines: Iterable[LogLine]) -> int:
         """Add lines; gives how many."""
         fresh = list(lines)
         with self._guard:
             self._lines.extend(fresh)
             self._end += len(fresh)
+            self._revision += 1
         return len(fresh)
+
+    def amend(self, line: LogLine) -> None:
+        """Write the newest line anew, because it goes on."""
+        with self._guard:
+            if self._lines:
+                self._lines[-1] = line
+                self._revision += 1
 
     def read(self, start: int, stop: int) -> Sequence[LogLine]:
         """Lines from `start` up to `stop`; those that went in the meantime are missing at the front."""

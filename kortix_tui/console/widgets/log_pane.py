@@ -42,7 +42,7 @@ class LogPane(Pager):
         self.show_time = True
         self._top = 0
         self._left = 0
-        self._seen = self._store.end
+        self._seen = self._store.revision
         self._search: Search | None = None
         self._hit: int | None = None
 
@@ -61,7 +61,7 @@ class LogPane(Pager):
         self._left = 0
         self._search = None
         self._hit = None
-        self._seen = store.end
+        self._seen = store.revision
         self.moved()
 
     def on_frame(self) -> None:
@@ -70,8 +70,9 @@ class LogPane(Pager):
         if self._search is not None and not self._search.complete(end):
             self._search.advance(self._store.first, end, self._plain)
             self._dirty = True
-        if end != self._seen:
-            self._seen = end
+        revision = self._store.revision
+        if revision != self._seen:
+            self._seen = revision
             self._dirty = True
         super().on_frame()
 

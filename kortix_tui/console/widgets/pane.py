@@ -10,6 +10,7 @@ from textual.containers import Vertical
 
 from kortix_tui.base.text import visible_line
 from kortix_tui.console.widgets.bar import Bar, Part
+from kortix_tui.console.widgets.cells import cut
 from kortix_tui.console.widgets.pager import Pager
 
 
@@ -48,9 +49,8 @@ class Rule(Bar):
         position = self._pager.position
         if not position:
             return (Part("─", self.filler_role),)
-        room = max(0, self.size.width - len(self._title) - 8)
-        text = position if len(position) <= room else ""
-        return (Part(f" {text} ", "muted"), Part("─", self.filler_role)) if text else ()
+        # The title gives way first: it is known from the list, the position is not.
+        return (Part(f" {cut(position, max(8, self.size.width * 2 // 3))} ", "muted"), Part("─", self.filler_role))
 
 
 class Pane(Vertical):

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from kortix_tui.console.widgets.bar import Bar, Part
 
+ROOMY = 100
+
 
 @dataclass(frozen=True)
 class Status:
@@ -59,7 +61,8 @@ class StatusBar(Bar):
         """Name, host, counts."""
         status = self._status
         parts = [Part(" kortix ", "title.focused")]
-        if status.host:
+        # On a narrow screen a host that is well gives its room to the counts.
+        if status.host and (not status.host_ok or self.size.width >= ROOMY):
             parts.append(Part(f" {status.host} ", "muted" if status.host_ok else "error"))
         for count, word, role in (
             (status.running, "running", "state.running"),

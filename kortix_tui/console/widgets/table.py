@@ -23,6 +23,8 @@ from kortix_tui.console.widgets.pager import Pager
 GAP = 2
 MARKER = 2
 """Cells before the first column: the cursor sign, so that it is seen without colour."""
+MARGIN = 1
+"""Cells after the last column."""
 
 
 @dataclass(frozen=True)
@@ -252,12 +254,10 @@ class VirtualTable(Pager):
 
     @property
     def position(self) -> str:
-        """Sort and rows that are new."""
-        parts = []
-        if self._late:
-            parts.append(f"+{self._late} new")
-        if self._sort is not None:
-            parts.append(f"sort {self.sort_label}")
+        """Rows that came since the last sort, and how far the cursor is in a long list."""
+        parts = [f"+{self._late} new at the end"] if self._late else []
+        if len(self._shown) > self._body_height:
+            parts.append(f"{self._cursor_index + 1}/{len(self._shown)}")
         return " · ".join(parts)
 
     def row(self, row_id: str) -> Row | None:
@@ -368,7 +368,7 @@ class VirtualTable(Pager):
         chosen = list(self._columns)
 
         def needed() -> int:
-            return MARKER + sum(column.width for column in chosen) + GAP * max(0, len(chosen) - 1)
+            return MARKER + MARGIN + sum(column.width for column in chosen) + GAP * max(0, len(chosen) - 1)
 
         while needed() > width:
             droppable = [column for column in chosen if column.priority > 0]

@@ -1,0 +1,461 @@
+"""The console: `kortix` without an argument."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import logging.handlers
+import os
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from textual.app import App
+from textual.filter import LineFilter, Monochrome, NoColor
+from textual.message import Message
+from textual.screen import Screen
+
+from kortix_tui.base.clock import Clock, SystemClock
+from kortix_tui.base.errors import KortixError
+from kortix_tui.base.words import Activity, ChangeStatus, SessionStatus, Wanted
+from kortix_tui.console.bridge import Bridge, Facts
+from kortix_tui.console.clipboard import Clipboard
+from kortix_tui.console.commands import PaletteCommands, build_commands
+from kortix_tui.console.driver import ConsoleDriver
+from kortix_tui.console.keymap import Keymap, Where, bindings
+from kortix_tui.console.safety import ColourlessFilter, OutputFilter
+from kortix_tui.console.screens.change import ChangeScreen
+from kortix_tui.console.screens.change_lists import ChangesScreen, InboxScreen
+from kortix_tui.console.screens.quit_dialog import Leave, QuitDialog
+from kortix_tui.console.screens.sessions import SessionsScreen
+from kortix_tui.console.screens.view import ViewScreen
+from kortix_tui.console.terminal import Terminal
+from kortix_tui.console.theme import DEFAULT_DARK, load_themes
+from kortix_tui.console.ticker import Ticker
+from kortix_tui.console.widgets.command_line import Unknown
+from kortix_tui.console.widgets.dialog import Dialog
+from kortix_tui.console.widgets.message_line import Purpose
+from kortix_tui.console.widgets.pager import Pager
+from kortix_tui.console.widgets.status_bar import Status, Tab
+
+CLOCK_SECONDS = 10.0
+"""How often ages in lists are counted anew."""
+LOG_BYTES = 4 << 20
+
+
+class KortixApp(App[Leave]):
+    """Screens by view, one bridge, one ticker, one action table."""
+
+    TITLE = "kortix"
+    COMMANDS: ClassVar[set[Any]] = {PaletteCommands}
+    COMMAND_PALETTE_BINDING = "ctrl+p"
+    BINDINGS = bindings(Where.ALL)
+    DEFAULT_MODE = "sessions"
+    MODES: ClassVar[dict[str, Any]] = {"sessions": SessionsScreen, "changes": ChangesScreen, "inbox": InboxScreen}
+    HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012 - not a class variable to Textual
+        (0, "-tiny"), (60, "-narrow"), (100, "-normal"), (120, "-two"), (160, "-wide"),
+    ]  # fmt: skip
+    CSS = """
+    CommandPalette { background: $background 60%; }
+    """
+
+    class Woken(Message):
+        """The bridge has an answer or newer facts."""
+
+        bubble = False
+
+    def __init__(
+        self,
+        bridge: Bridge,
+        *,
+        terminal: Terminal | None = None,
+        clock: Clock | None = None,
+        keymap: dict[str, str] | None = None,
+        theme: str | None = None,
+        host: bool = True,
+        ticking: bool = True,
+    ) -> None:
+        """Make the console.
+
+        Args:
+            bridge: The way to the runtime.
+            terminal: Facts about the terminal.
+            clock: Time; for tests.
+            keymap: Keys by action id that replace the default ones.
+            theme: Name of the theme to start with.
+            host: Whether this console stands for host.
+            ticking: Whether the ticker runs; tests beat it themselves.
+        """
+        self.terminal = terminal or Terminal.detect(os.environ)
+        self.colourless = self.terminal.colourless
+        self._filters_of_ours: list[LineFilter] = [OutputFilter()]
+        if self.colourless:
+            self._filters_of_ours.insert(0, ColourlessFilter())
+        super().__init__(driver_class=ConsoleDriver)
+        self.bridge = bridge
+        self.clock: Clock = clock or SystemClock()
+        self.keymap = Keymap(keymap)
+        self.set_keymap(self.keymap.overrides)
+        self._host = host
+        self._ticking = ticking
+        self.ticker = Ticker(self, self.terminal.frames_per_second)
+        self.commands = build_commands(self)
+        self._taken: Facts | None = None
+        self._last_mode = self.DEFAULT_MODE
+        self._problems: list[str] = [f"{problem.action_id}: {problem.reason}" for problem in self.keymap.problems]
+        self.theme_names: list[str] = []
+        self._load_themes(theme)
+
+    def _load_themes(self, wanted: str | None) -> None:
+        themes, problems = load_themes()
+        for entry in themes:
+            self.register_theme(entry.to_textual())
+            self.theme_names.append(entry.name)
+        self._problems += [str(problem.error) for problem in problems]
+        name = wanted or DEFAULT_DARK
+        if name not in self.theme_names:
+            self._problems.append(f"There is no theme {name}.")
+            name = DEFAULT_DARK
+        if name in self.theme_names:
+            self.theme = name
+
+    # Life.
+
+    def on_mount(self) -> None:
+        """Start what runs beside the screens."""
+        self.bridge.start(self._wake, host=self._host)
+        if self._ticking:
+            self.ticker.start()
+            self.set_interval(CLOCK_SECONDS, self.show_facts, name="clock")
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            # A closed terminal or a shutdown must end the program in order, with the host's role handed over.
+            asyncio.get_running_loop().add_signal_handler(number, lambda: self.exit(Leave.BACKGROUND))
+        if self._problems:
+            self.call_after_refresh(self.say, self._problems[0], "warning", keep=True)
+
+    def _wake(self) -> None:
+        """Called by the bridge's threads; posting a message is all that may be done there."""
+        self.post_message(self.Woken())
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Ours come last: nothing gets past them."""
+        stock = [entry for entry in super().get_line_filters() if not isinstance(entry, Monochrome | NoColor)]
+        return [*stock, *self._filters_of_ours]
+
+    def on_kortix_app_woken(self) -> None:
+        """Take in what the bridge has."""
+        self.bridge.take_answers()
+        self.show_facts(newer_only=True)
+
+    @property
+    def facts(self) -> Facts:
+        """What the screens show."""
+        return self.bridge.facts
+
+    def show_facts(self, *, newer_only: bool = False) -> None:
+        """Give the facts to the screens that are visible."""
+        facts = self.bridge.facts
+        if newer_only and facts is self._taken:
+            return
+        before, self._taken = self._taken, facts
+        for screen in self.screen_stack:
+            if isinstance(screen, ViewScreen) and screen.is_mounted:
+                screen.take_facts(facts)
+        if facts.problem and (before is None or before.problem != facts.problem):
+            self.say(facts.problem, "error", keep=True)
+
+    # What the first two lines say.
+
+    def tabs(self, facts: Facts) -> list[Tab]:
+        """The views that exist."""
+        waiting = self._waiting(facts)
+        return [
+            Tab(self.keymap.shown("view.sessions"), "Sessions", len(facts.sessions)),
+            Tab(self.keymap.shown("view.changes"), "Changes", len(facts.changes)),
+            Tab(self.keymap.shown("view.inbox"), "Inbox", waiting, urgent=waiting > 0),
+        ]
+
+    @staticmethod
+    def _waiting(facts: Facts) -> int:
+        return sum(change.status is ChangeStatus.OPEN for change in facts.changes)
+
+    def status(self, facts: Facts) -> Status:
+        """The status line."""
+        sessions = facts.sessions
+        live = [entry for entry in sessions if entry.status in {SessionStatus.RUNNING, SessionStatus.PROVISIONING}]
+        waiting = sum(entry.activity is Activity.WAITING for entry in live)
+        host, good = self._host_words(facts)
+        return Status(
+            host=host,
+            host_ok=good,
+            running=len(live) - waiting,
+            waiting=waiting,
+            stopped=sum(entry.status is SessionStatus.STOPPED for entry in sessions),
+            failed=sum(entry.status is SessionStatus.FAILED for entry in sessions),
+            inbox=self._waiting(facts),
+            place="ssh" if self.terminal.remote else "local",
+            clock=f"{self.clock.now().astimezone():%H:%M}",
+        )
+
+    @staticmethod
+    def _host_words(facts: Facts) -> tuple[str, bool]:
+        view = facts.host
+        if not facts.loaded:
+            return "reading…", True
+        if view.here:
+            return "host: this console", True
+        if view.host is None:
+            return "no host", False
+        if view.silent:
+            return f"host {view.host.pid} is silent", False
+        return f"host: {view.host.kind} {view.host.pid}", True
+
+    # Words.
+
+    @property
+    def view_screen(self) -> ViewScreen | None:
+        """The uppermost screen that has a message line."""
+        return next((entry for entry in reversed(self.screen_stack) if isinstance(entry, ViewScreen)), None)
+
+    def say(self, text: str, role: str = "success", *, keep: bool = False) -> None:
+        """Say what happened, on whatever screen is there."""
+        screen = self.view_screen
+        if screen is not None and screen.is_mounted:
+            screen.say(text, role, keep=keep)
+
+    def say_failed(self, error: KortixError) -> None:
+        """Say what went wrong and what can be done."""
+        self.say(str(error), "error", keep=True)
+
+    def copy(self, text: str) -> None:
+        """Copy, and say where it went."""
+        self.run_worker(self._copy(text), group="copy", exclusive=True)
+
+    async def _copy(self, text: str) -> None:
+        write = self._driver.write if self._driver is not None else lambda _: None
+        try:
+            copied = await Clipboard(write).copy(text)
+        except OSError as error:
+            self.say(f"Nothing could be copied: {error.strerror}.", "error")
+        else:
+            self.say(f"{len(text)} characters {copied.way}.")
+
+    def copy_to_clipboard(self, text: str) -> None:
+        """Textual's own copying takes the honest way too."""
+        self.copy(text)
+
+    # Views.
+
+    def _show_view(self, mode: str) -> None:
+        if mode != self.current_mode:
+            self._last_mode = self.current_mode
+            self.switch_mode(mode)
+
+    def action_view_sessions(self) -> None:
+        """View 1."""
+        self._show_view("sessions")
+
+    def action_view_changes(self) -> None:
+        """View 2."""
+        self._show_view("changes")
+
+    def action_view_inbox(self) -> None:
+        """View 3."""
+        self._show_view("inbox")
+
+    def action_nav_last(self) -> None:
+        """The view before."""
+        self._show_view(self._last_mode)
+
+    def action_focus_next(self) -> None:
+        """The next pane."""
+        self.screen.focus_next(Pager if isinstance(self.screen, ViewScreen) else "*")
+
+    def action_focus_previous(self) -> None:
+        """The previous pane."""
+        self.screen.focus_previous(Pager if isinstance(self.screen, ViewScreen) else "*")
+
+    def open_change(self, slug: str, number: int, *, notice: str = "") -> None:
+        """Open a change request over what is there."""
+        project = self.facts.project(slug)
+        if project is None:
+            self.say(f"There is no project {slug} any more.", "error")
+            return
+        screen = self.view_screen
+        self.push_screen(ChangeScreen(screen.view if screen else "Changes", project, number, notice=notice))
+
+    # Commands.
+
+    def action_app_command(self) -> None:
+        """Type a command."""
+        screen = self.view_screen
+        if screen is not None and screen is self.screen:
+            screen.line.ask(Purpose.COMMAND, complete=self.commands.completions)
+
+    def action_app_palette(self) -> None:
+        """Pick a command."""
+        self.action_command_palette()
+
+    def run_line(self, line: str) -> None:
+        """Run what was typed after `:`."""
+        if not line.strip():
+            return
+        found = self.commands.find(line)
+        if isinstance(found, Unknown):
+            self.say(found.message, "warning")
+        else:
+            found[0].run(found[1])
+
+    def run_named(self, method: str) -> None:
+        """Run a Textual action by name on the screen or the app."""
+        target = self.screen if hasattr(self.screen, f"action_{method}") else self
+        self.call_later(self.run_action, method, target)
+
+    def can_run(self, method: str) -> bool:
+        """Whether an action exists here and is not switched off."""
+        screen = self.view_screen
+        if screen is not None and hasattr(screen, f"action_{method}"):
+            return screen.check_action(method, ()) is True
+        return hasattr(self, f"action_{method}")
+
+    def go_sessions(self, text: str) -> None:
+        """`:sessions running` filters by state."""
+        self.go_view("sessions", f"state:{text}" if text.isalpha() else text)
+
+    def go_view(self, mode: str, text: str = "") -> None:
+        """To a view, with a filter."""
+        self._show_view(mode)
+        self.call_after_refresh(self._filter_view, mode, text)
+
+    def _filter_view(self, mode: str, text: str) -> None:
+        root: Screen[Any] = self.screen_stack[0]
+        if self.current_mode == mode and isinstance(root, ViewScreen):
+            root.filter(text)
+
+    def go_change(self, text: str) -> None:
+        """`:cr 31` or `:cr 31 slug`."""
+        number, _, slug = text.partition(" ")
+        found = [entry for entry in self.facts.changes if str(entry.number) == number and slug in {"", entry.project}]
+        if len(found) == 1:
+            self.open_change(found[0].project, found[0].number)
+        elif found:
+            self.say(f"Which? {', '.join(f'cr {number} {entry.project}' for entry in found[:5])}", "warning")
+        else:
+            self.say(f"There is no change request {text or '…'}.", "warning")
+
+    def go_logs(self, text: str) -> None:
+        """`:logs k7m2`."""
+        found = [entry for entry in self.facts.sessions if text and entry.id.startswith(text)]
+        if len(found) != 1:
+            self.say(f"{'No session begins' if not found else 'Several sessions begin'} with {text or '…'}.", "warning")
+            return
+        self._show_view("sessions")
+        self.call_after_refresh(self._show_log, found[0].id)
+
+    def _show_log(self, session_id: str) -> None:
+        root = self.screen_stack[0]
+        if isinstance(root, SessionsScreen) and root.select(session_id):
+            root.action_session_logs()
+
+    def use_theme(self, name: str) -> None:
+        """Another theme."""
+        if name in self.theme_names:
+            self.theme = name
+        else:
+            self.say(f"There is no theme {name or '…'}. Known: {', '.join(self.theme_names)}.", "warning")
+
+    def action_app_theme(self) -> None:
+        """The next theme."""
+        names = self.theme_names
+        if names:
+            place = names.index(self.theme) if self.theme in names else -1
+            self.use_theme(names[(place + 1) % len(names)])
+
+    # The terminal.
+
+    def action_app_redraw(self) -> None:
+        """Paint everything again, for a terminal that lost its picture or its modes."""
+        if isinstance(self._driver, ConsoleDriver):
+            self._driver.reassert()
+        self.screen.refresh(layout=True)
+
+    def action_app_suspend(self) -> None:
+        """Say why ctrl+z does nothing."""
+        self.say("ctrl+z would stop the host of your sessions with the console. Quit with ctrl+q instead.", "warning")
+
+    # Leaving.
+
+    def action_app_interrupt(self) -> None:
+        """Copy what is selected, else ask whether to quit."""
+        selected = self.screen.get_selected_text()
+        if selected:
+            self.copy(selected)
+            self.screen.clear_selection()
+        else:
+            self.action_app_quit()
+
+    def action_app_quit(self) -> None:
+        """Ask how to leave."""
+        if any(isinstance(screen, QuitDialog) for screen in self.screen_stack):
+            return
+        if isinstance(self.screen, Dialog):
+            self.screen.dismiss(None)
+        facts = self.facts
+        self.push_screen(QuitDialog(facts.unfinished, hosting=facts.host.here, clock=self.clock.monotonic), self._leave)
+
+    async def action_quit(self) -> None:
+        """Textual's own way out asks too."""
+        self.action_app_quit()
+
+    def _leave(self, how: Leave | None) -> None:
+        if how is Leave.STOP_ALL:
+            sessions = [session.id for session in self.facts.sessions if session.wanted is Wanted.RUNNING]
+            self.say("Stopping all sessions…", "muted", keep=True)
+            self.bridge.submit(
+                lambda source: [source.sessions.stop(session_id) for session_id in sessions],
+                lambda _: self.exit(Leave.STOP_ALL),
+                self.say_failed,
+            )
+        elif how is not None:
+            self.exit(how)
+
+
+def run(home: Path | None = None) -> int:
+    """Open the console on the operator's home, and hand over on the way out.
+
+    Args:
+        home: Another home than the located one, as the demo has.
+
+    Returns:
+        The exit status.
+    """
+    terminal = Terminal.detect(os.environ)
+    terminal.prepare(os.environ)
+    from kortix_tui.base.paths import Home
+    from kortix_tui.runtime.background import start_background
+    from kortix_tui.runtime.facade import Runtime
+
+    with Runtime.open(via="console", kind="console", home=Home(home) if home is not None else None) as runtime:
+        settings = runtime.context.settings
+        terminal = Terminal.detect(os.environ, settings.mouse)
+        _log_to(runtime.context.home.path / "console.log")
+        bridge = Bridge(runtime)
+        app = KortixApp(bridge, terminal=terminal, keymap=settings.keymap, theme=settings.theme)
+        try:
+            app.run(mouse=terminal.mouse)
+        finally:
+            bridge.stop()
+            runtime.stop_hosting()
+            if runtime.unfinished() and runtime.host().host is None:
+                start_background(runtime.context)
+    return app.return_code or 0
+
+
+def _log_to(path: Path) -> None:
+    """Log into a file: on the terminal, a log line would be a hole in the picture."""
+    handler = logging.handlers.RotatingFileHandler(path, maxBytes=LOG_BYTES, backupCount=1, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    root = logging.getLogger()
+    root.handlers = [handler]
+    root.setLevel(logging.INFO)

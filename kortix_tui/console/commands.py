@@ -1,0 +1,76 @@
+"""The commands of `:` and of the palette, made from the action table and a few that take an argument."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.content import Content
+
+from kortix_tui.base.text import visible_line
+from kortix_tui.console.keymap import ACTIONS
+from kortix_tui.console.widgets.command_line import Command, CommandRegistry
+
+if TYPE_CHECKING:
+    from kortix_tui.console.app import KortixApp
+
+
+def build_commands(app: KortixApp) -> CommandRegistry:
+    """All commands of the console."""
+    registry = CommandRegistry(
+        [
+            Command(("sessions", "s"), "Sessions, filtered", app.go_sessions, "FILTER", lambda _: ("state:running",)),
+            Command(("changes",), "Change requests", lambda text: app.go_view("changes", text), "FILTER"),
+            Command(("inbox",), "What waits for you", lambda text: app.go_view("inbox", text), "FILTER"),
+            Command(("cr",), "Open a change request", app.go_change, "NUMBER", lambda _: _numbers(app)),
+            Command(("logs",), "The log of a session", app.go_logs, "ID", lambda _: _sessions(app)),
+            Command(("theme",), "Another theme", app.use_theme, "NAME", lambda _: app.theme_names),
+            Command(("quit", "q"), "Quit", lambda _: app.action_app_quit()),
+        ]
+    )
+    for entry in ACTIONS:
+        if entry.palette:
+            registry.add(
+                Command(
+                    (entry.id,),
+                    entry.title,
+                    lambda _, name=entry.method: app.run_named(name),  # type: ignore[misc]
+                    enabled=lambda name=entry.method: app.can_run(name),  # type: ignore[misc]
+                )
+            )
+    return registry
+
+
+def _numbers(app: KortixApp) -> Iterable[str]:
+    return [str(change.number) for change in app.facts.changes]
+
+
+def _sessions(app: KortixApp) -> Iterable[str]:
+    return [session.id for session in app.facts.sessions]
+
+
+class PaletteCommands(Provider):
+    """Offers the registry to Textual's palette."""
+
+    @property
+    def _commands(self) -> list[Command]:
+        app: KortixApp = self.app  # type: ignore[assignment]
+        return [command for command in app.commands if command.enabled() and not command.argument]
+
+    async def discover(self) -> Hits:
+        """Everything that can be done now."""
+        for command in self._commands:
+            yield DiscoveryHit(
+                Content(visible_line(command.title)), lambda run=command.run: run(""), help=command.names[0]
+            )
+
+    async def search(self, query: str) -> Hits:
+        """What matches."""
+        matcher = self.matcher(query)
+        for command in self._commands:
+            score = matcher.match(f"{command.title} {command.names[0]}")
+            if score > 0:
+                yield Hit(
+                    score, Content(visible_line(command.title)), lambda run=command.run: run(""), help=command.names[0]
+                )
