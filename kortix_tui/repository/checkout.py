@@ -117,14 +117,18 @@ class Landing:
         old: Where the branch is.
         new: Where it shall be: a descendant.
         objects: An object folder that has `new`, while the checkout itself may not have it yet.
+        lock: A descriptor that every git which writes keeps open.
     """
 
-    def __init__(self, worktree: Worktree, branch: str, old: str, new: str, objects: Path) -> None:
+    def __init__(
+        self, worktree: Worktree, branch: str, old: str, new: str, objects: Path, *, lock: int | None = None
+    ) -> None:
         self._worktree = worktree
         self._branch = branch
         self._old = names.check_object_id(old)
         self._new = names.check_object_id(new)
-        self._git = operator(worktree.path).having(
+        git = operator(worktree.path) if lock is None else operator(worktree.path).holding(lock)
+        self._git = git.having(
             environment={"GIT_ALTERNATE_OBJECT_DIRECTORIES": str(objects), "GIT_LITERAL_PATHSPECS": "1"}
         )
 

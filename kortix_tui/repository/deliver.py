@@ -6,10 +6,15 @@ on this machine is moved together with its files, or refused before anything cha
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import fcntl
+import os
 import re
+from collections.abc import AsyncIterator
 from pathlib import Path
 
-from kortix_tui.base.errors import Conflict
+from kortix_tui.base.errors import Conflict, DeadlineExceeded
 from kortix_tui.base.text import visible_line
 from kortix_tui.repository import names
 from kortix_tui.repository.checkout import Landing, worktree_with
@@ -20,6 +25,8 @@ from kortix_tui.repository.remote import check_source, facing, local_path, local
 
 _REJECTED = re.compile(r"^!\t[^\t]*\t(.*)$", re.MULTILINE)
 PUSH_S = 120.0
+SETTLE_S = 10.0
+_POLL_S = 0.05
 
 
 async def check_delivery(mirror: Mirror, source: str, branch: str, expected: str, commit: str) -> None:
@@ -47,12 +54,17 @@ async def deliver(mirror: Mirror, source: str, branch: str, expected: str, commi
         DeliveryRefused: The source cannot take it; nothing was changed.
         GitFailed, DeadlineExceeded: The connection broke; ask `delivered`.
     """
+    async with _alone(mirror, PUSH_S) as lock:
+        await _deliver(mirror, source, branch, expected, commit, lock)
+
+
+async def _deliver(mirror: Mirror, source: str, branch: str, expected: str, commit: str, lock: int) -> None:
     names.check_object_id(expected)
     place = local_path(check_source(source))
-    landing = await _landing(mirror, place, branch, expected, commit) if place is not None else None
+    landing = await _landing(mirror, place, branch, expected, commit, lock) if place is not None else None
     if place is None or landing is None:
         lease = f"--force-with-lease={names.branch_ref(branch)}:{expected}"
-        await _push(mirror, source, lease, f"{names.check_object_id(commit)}:{names.branch_ref(branch)}")
+        await _push(mirror, source, lease, f"{names.check_object_id(commit)}:{names.branch_ref(branch)}", lock)
         return
     tip = await _tip(place, branch)
     if tip == commit:
@@ -60,7 +72,7 @@ async def deliver(mirror: Mirror, source: str, branch: str, expected: str, commi
     if tip != expected:
         raise Conflict(f"{visible_line(branch)} moved in the source.", hint="Look again, then merge.")
     resume = await landing.check()
-    await _push(mirror, source, "--force", f"{names.check_object_id(commit)}:{names.INCOMING}")
+    await _push(mirror, source, "--force", f"{names.check_object_id(commit)}:{names.INCOMING}", lock)
     await landing.land(resume=resume)
     await operator(place).run("update-ref", "-d", names.INCOMING)
 
@@ -85,24 +97,62 @@ async def settle(mirror: Mirror, source: str, branch: str, expected: str, commit
 
     Completing is right because the person's decision was recorded before the delivery began, and nothing but this
     commit, on exactly the base that was reviewed, is completed.
+
+    Raises:
+        DeliveryRefused: A checkout was left half-way and cannot be completed now; the hint says what to do. Ask again.
+        DeadlineExceeded: A git of the dead process is still at work. Ask again.
+        GitFailed, SourceMissing: The source cannot be asked now. Ask again.
     """
-    if await delivered(mirror, source, branch, commit):
+    async with _alone(mirror, SETTLE_S) as lock:
+        if await delivered(mirror, source, branch, commit):
+            return True
+        place = local_path(source)
+        if place is None or await _marked(place) != commit:
+            return False
+        try:
+            await _deliver(mirror, source, branch, expected, commit, lock)
+        except Conflict:
+            return False
         return True
-    place = local_path(source)
-    if place is None or await _marked(place) != commit:
-        return False
+
+
+@contextlib.asynccontextmanager
+async def _alone(mirror: Mirror, wait_s: float) -> AsyncIterator[int]:
+    """One delivery at a time, also over the death of this process.
+
+    A push does not end with the process that started it. Each git of a delivery holds the lock until it has ended,
+    so whoever comes next never asks the source too early.
+    """
+    descriptor = os.open(mirror.path / "delivery.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
-        await deliver(mirror, source, branch, expected, commit)
-    except (DeliveryRefused, Conflict):
+        try:
+            async with asyncio.timeout(wait_s):
+                while not _locked(descriptor):  # noqa: ASYNC110 - it is another process that lets go
+                    await asyncio.sleep(_POLL_S)
+        except TimeoutError as error:
+            raise DeadlineExceeded(
+                "An earlier delivery to the source is still running.", hint="Wait for it, then try again."
+            ) from error
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
         return False
     return True
 
 
-async def _landing(mirror: Mirror, source: Path, branch: str, expected: str, commit: str) -> Landing | None:
+async def _landing(
+    mirror: Mirror, source: Path, branch: str, expected: str, commit: str, lock: int | None = None
+) -> Landing | None:
     worktree = await worktree_with(source, branch)
     if worktree is None:
         return None
-    return Landing(worktree, branch, expected, commit, mirror.path / "objects")
+    return Landing(worktree, branch, expected, commit, mirror.path / "objects", lock=lock)
 
 
 async def _tip(source: Path, branch: str) -> str | None:
@@ -115,8 +165,8 @@ async def _marked(source: Path) -> str | None:
     return found.text if found.status == 0 else None
 
 
-async def _push(mirror: Mirror, source: str, lease: str, refspec: str) -> None:
-    git = await facing(source, git_dir=mirror.path, wall_s=PUSH_S)
+async def _push(mirror: Mirror, source: str, lease: str, refspec: str, lock: int) -> None:
+    git = (await facing(source, git_dir=mirror.path, wall_s=PUSH_S)).holding(lock)
     pushed = await git.run(
         "push", "--porcelain", "--no-progress", "--no-verify", "--no-signed", "--no-follow-tags",
         "--recurse-submodules=no", lease, *local_service(source, "receive-pack"), "--", check_source(source), refspec,

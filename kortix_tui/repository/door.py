@@ -15,6 +15,7 @@ from enum import StrEnum
 from urllib.parse import parse_qs
 
 from kortix_tui.base.errors import DeadlineExceeded, GitFailed
+from kortix_tui.base.text import visible_line
 from kortix_tui.repository import names, pktline
 from kortix_tui.repository.admission import AdmissionCaps, HookSettings, install_hook, ref_fault
 from kortix_tui.repository.errors import clean_stderr
@@ -65,7 +66,7 @@ class Access(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RefUpdate:
-    """What became of one ref change; `reason` says why it was not made, in fixed words or git's."""
+    """What became of one ref change; `reason` says why it was not made, in fixed words or git's. Safe to show."""
 
     ref: str
     old: str
@@ -285,8 +286,11 @@ class GitDoor:
 
     async def _refuse(self, push: Push, reasons: list[str]) -> DoorAnswer:
         pairs = list(zip(push.commands, reasons, strict=True))
-        updates = (RefUpdate(command.ref, command.old, command.new, False, why) for command, why in pairs)
-        await self._tell(PushReport(self._session, tuple(updates)))
+        updates = tuple(
+            RefUpdate(visible_line(command.ref), command.old, command.new, accepted=False, reason=why)
+            for command, why in pairs
+        )
+        await self._tell(PushReport(self._session, updates))
         return _result(pktline.refusal([(command.ref, why) for command, why in pairs], push.capabilities))
 
     async def _admit(self, push: Push, body: Chunks) -> DoorAnswer:

@@ -119,6 +119,7 @@ class Git:
         limits: What each command may use unless it says otherwise.
         git_dir: The repository's own folder, given with `--git-dir` (no search, no ownership guess).
         directory: Where to run; for checkouts.
+        inherited: Descriptors that git keeps open as long as it runs.
     """
 
     environment: Mapping[str, str]
@@ -126,6 +127,7 @@ class Git:
     limits: Limits = field(default_factory=Limits)
     git_dir: Path | None = None
     directory: Path | None = None
+    inherited: tuple[int, ...] = ()
 
     def having(self, *settings: str, environment: Mapping[str, str] | None = None) -> Git:
         """The same with more settings or variables."""
@@ -138,6 +140,10 @@ class Git:
     def at(self, *, git_dir: Path | None = None, directory: Path | None = None) -> Git:
         """The same for another repository."""
         return replace(self, git_dir=git_dir, directory=directory)
+
+    def holding(self, descriptor: int) -> Git:
+        """The same, keeping a descriptor (such as a lock's) open even when this process dies first."""
+        return replace(self, inherited=(*self.inherited, descriptor))
 
     def arguments(self, *args: str) -> list[str]:
         """The whole command line."""
@@ -166,6 +172,7 @@ class Git:
             # Never where we happen to be: that folder may be gone, or be a checkout.
             cwd=self.directory or self.git_dir or "/",
             start_new_session=True,
+            pass_fds=self.inherited,
         )
         if process.stdin is None or process.stdout is None or process.stderr is None:
             raise GitFailed("git started without pipes.")

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import fcntl
+import os
+import random
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from kortix_tui.base.errors import Conflict
+from kortix_tui.base.errors import Conflict, DeadlineExceeded
 from kortix_tui.repository import deliver, merge
 from kortix_tui.repository.errors import DeliveryRefused, SourceMissing
 from kortix_tui.repository.mirror import Mirror
@@ -56,6 +61,9 @@ class Case:
 
     async def delivered(self) -> bool:
         return await deliver.delivered(self.mirror, str(self.source), "main", self.commit)
+
+    async def settle(self) -> bool:
+        return await deliver.settle(self.mirror, str(self.source), "main", self.base, self.commit)
 
     def state(self) -> dict[str, object]:
         """All that a refusal must leave alone."""
@@ -291,7 +299,7 @@ async def test_a_cut_off_fast_forward_is_completed(case: Case, cut: Callable[[Ca
     git(case.mirror.path, "push", "-q", str(case.source), f"{case.commit}:refs/kortix/incoming")
     cut(case)
     if act == "settle":
-        assert await deliver.settle(case.mirror, str(case.source), "main", case.base, case.commit)
+        assert await case.settle()
     else:
         await case.deliver()
     assert await case.delivered()
@@ -304,13 +312,77 @@ async def test_a_cut_off_fast_forward_with_own_edits_since_is_left_alone(case: C
     _index_and_files_written(case)
     (case.source / "app.py").write_text("my own edit on top\n")
     before = case.state()
-    assert not await deliver.settle(case.mirror, str(case.source), "main", case.base, case.commit)
-    with pytest.raises(DeliveryRefused):
-        await case.deliver()
+    for act in (case.settle, case.deliver):
+        with pytest.raises(DeliveryRefused) as caught:
+            await act()
+        assert caught.value.hint and case.state() == before
+    git(case.source, "stash", "-q")
+    assert await case.settle()
+    assert git(case.source, "rev-parse", "main") == case.commit and git(case.source, "status", "-s") == ""
+
+
+async def test_a_cut_off_fast_forward_is_dropped_when_the_branch_went_on(case: Case) -> None:
+    git(case.mirror.path, "push", "-q", str(case.source), f"{case.commit}:refs/kortix/incoming")
+    git(case.source, "commit", "-q", "--allow-empty", "-m", "Meanwhile")
+    before = case.state()
+    assert not await case.settle()
     assert case.state() == before
 
 
 async def test_nothing_is_settled_that_was_not_begun(case: Case) -> None:
     before = case.state()
-    assert not await deliver.settle(case.mirror, str(case.source), "main", case.base, case.commit)
+    assert not await case.settle()
     assert case.state() == before
+
+
+_DELIVER = """
+import asyncio, sys
+from pathlib import Path
+from kortix_tui.repository import deliver
+from kortix_tui.repository.mirror import Mirror
+
+async def main(mirror, source, base, commit):
+    await deliver.deliver(await Mirror.open(Path(mirror)), source, "main", base, commit)
+
+print("begun", flush=True)
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("bare", [False, True], ids=["checkout", "bare"])
+async def test_kill_at_any_instant(tmp_path: Path, bare: bool) -> None:
+    """However the process died, asking settles it: delivered as a whole, or not at all."""
+    case = await Case(tmp_path).prepare(bare=bare)
+    chance = random.Random(7)
+    outcomes = set()
+    for _ in range(12):
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", _DELIVER, str(case.mirror.path), str(case.source), case.base, case.commit,
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL,
+        )  # fmt: skip
+        assert process.stdout is not None and await process.stdout.readline()
+        await asyncio.sleep(chance.random() / 4)
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+        outcome = await case.settle()
+        outcomes.add(outcome)
+        assert outcome == await case.delivered()
+        assert git(case.source, "rev-parse", "main") == (case.commit if outcome else case.base)
+        if not bare:
+            assert git(case.source, "status", "-s") == ""
+            git(case.source, "reset", "-q", "--hard", case.base)
+        git(case.source, "update-ref", "refs/heads/main", case.base)
+    assert outcomes, "nothing was tried"
+
+
+async def test_a_git_that_outlives_its_process_is_waited_for(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deliver, "SETTLE_S", 0.2)
+    holder = os.open(case.mirror.path / "delivery.lock", os.O_RDWR | os.O_CREAT)
+    fcntl.flock(holder, fcntl.LOCK_EX)
+    try:
+        with pytest.raises(DeadlineExceeded):
+            await case.settle()
+    finally:
+        os.close(holder)
+    assert not await case.settle()
