@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from kortix_tui.base.errors import DeadlineExceeded
-from kortix_tui.base.text import visible_line, without_sgr
+from kortix_tui.base.text import visible, without_sgr
 
 Progress = Callable[[str], None]
 """Gets one line of safe text at a time."""
@@ -86,7 +86,7 @@ async def _read_lines(process: asyncio.subprocess.Process, tail: list[str], prog
             return
         # Progress bars redraw a line with carriage returns: the last drawing counts.
         line = raw.decode("utf-8", "replace").rstrip("\r\n").rsplit("\r", 1)[-1]
-        text = without_sgr(visible_line(line)).rstrip()
+        text = without_sgr(visible(line, sgr=True)).rstrip()
         if text:
             tail.append(text)
             del tail[:-_TAIL_LINES]

@@ -229,7 +229,7 @@ class Images:
             tag,
             layer_context(base, self._authorities()),
             progress,
-            subject=template.source.capitalize(),
+            subject=template.source,
             labels=labels,
             seconds=BUILD_SECONDS,
             fresh=fresh,

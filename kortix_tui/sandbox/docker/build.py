@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import tarfile
 from collections.abc import Iterator, Mapping
@@ -11,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from kortix_tui.base.errors import EngineUnavailable, NotFound
-from kortix_tui.base.text import visible_line, without_sgr
+from kortix_tui.base.text import visible, visible_line, without_sgr
 from kortix_tui.sandbox.commands import Progress
 from kortix_tui.sandbox.docker.engine import Client, Engine
 from kortix_tui.sandbox.docker.guest import is_executable
-from kortix_tui.sandbox.failures import BuildFailed, ImageRefused
+from kortix_tui.sandbox.failures import BuildFailed, ImageRefused, SandboxFailed
 
 _REFUSED = "kortix-refused: "
 _PROXIES = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
@@ -59,10 +60,11 @@ async def build(
         ImageRefused: Our layer cannot be put on the image.
         BuildFailed: A step failed or the deadline passed.
     """
-    archive = _pack(context)
+    archive = _pack({**context, "Dockerfile": _labelled(context["Dockerfile"], labels)})
     arguments = {name: os.environ[name] for name in _PROXIES if os.environ.get(name)}
     lines: list[str] = []
     failure: list[str] = []
+    pending = ""
 
     def start(client: Client, limit: float, /) -> Iterator[dict[str, Any]]:
         stream: Iterator[dict[str, Any]] = client.build(
@@ -74,17 +76,19 @@ async def build(
             forcerm=True,
             nocache=fresh,
             network_mode="host",
-            labels=dict(labels),
             buildargs=arguments,
             timeout=limit,
         )
         return stream
 
     def receive(message: dict[str, Any]) -> None:
+        nonlocal pending
         if "error" in message:
             failure.append(visible_line(str(message["error"])))
-        for line in str(message.get("stream", "")).splitlines():
-            text = without_sgr(visible_line(line)).rstrip()
+        # A message ends where the builder's read ended, which may be within a line.
+        *whole, pending = f"{pending}{message.get('stream', '')}".split("\n")
+        for line in whole:
+            text = without_sgr(visible(line.rsplit("\r", 1)[-1], sgr=True)).strip()
             if text:
                 lines.append(text)
                 progress(text)
@@ -124,9 +128,12 @@ async def pull(engine: Engine, reference: str, progress: Progress, *, seconds: f
             seen.add(state)
             progress(state)
 
-    await engine.stream(start, receive, seconds=seconds)
+    try:
+        await engine.stream(start, receive, seconds=seconds)
+    except (NotFound, SandboxFailed) as error:  # no such image, or no registry
+        failure.append(error.message)
     if failure:
-        raise NotFound(f"The image {visible_line(reference)} could not be pulled: {failure[-1]}.")
+        raise NotFound(f"The image {visible_line(reference)} could not be pulled. {failure[-1]}")
 
 
 async def registry_answers(engine: Engine, reference: str, *, seconds: float) -> bool:
@@ -151,6 +158,14 @@ async def import_archive(engine: Engine, archive: Path, tag: str, labels: Mappin
     await engine.call(send, seconds=seconds)
     if await image_id(engine, tag) is None:
         raise BuildFailed(f"The engine did not take the root file system as {tag}.")
+
+
+def _labelled(dockerfile: bytes, labels: Mapping[str, str]) -> bytes:
+    """The Dockerfile with all labels as one step; as an argument of the build each would be a step of its own."""
+    if not labels:
+        return dockerfile
+    pairs = (f"{key}={json.dumps(value).replace('$', chr(92) + '$')}" for key, value in labels.items())
+    return dockerfile.rstrip(b"\n") + f"\nLABEL {' '.join(pairs)}\n".encode()
 
 
 def _pack(context: Mapping[str, bytes]) -> bytes:
@@ -182,15 +197,16 @@ def _split(reference: str) -> tuple[str, str | None]:
 
 
 def _build_error(subject: str, failure: str, lines: list[str]) -> BuildFailed | ImageRefused:
+    name = subject[:1].upper() + subject[1:]
     for line in lines:
         if line.startswith(_REFUSED):
             return ImageRefused(
-                f"{subject} cannot carry a sandbox: {line.removeprefix(_REFUSED)}",
+                f"{name} cannot carry a sandbox: {line.removeprefix(_REFUSED)}",
                 hint="Choose an image of a common distribution, or install git and python3 in it.",
             )
     if "/bin/sh" in failure and ("no such file" in failure or "not found" in failure):
         return ImageRefused(
-            f"{subject} cannot carry a sandbox: it has no shell.",
+            f"{name} cannot carry a sandbox: it has no shell.",
             hint="Choose an image of a common distribution; distroless images cannot be used.",
         )
     tail = "\n".join(lines[-_TAIL_LINES:])

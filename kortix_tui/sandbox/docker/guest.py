@@ -14,10 +14,9 @@ exec /opt/kortix/bin/python3 -I -S /opt/kortix/cli.py "$@"
 """
 _DOCKERFILE = """\
 FROM {base}
-USER root
+USER 0:0
 COPY opt/kortix /opt/kortix
 {authorities}RUN ["/bin/sh", "/opt/kortix/build/install.sh"]
-WORKDIR /
 """
 _EXECUTABLE = frozenset({"opt/kortix/bin/kortix", "opt/kortix/build/install.sh"})
 

@@ -317,4 +317,5 @@ def main() -> None:
     sys.stdout.flush()
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 from kortix_tui.base.errors import Conflict, InvalidInput, NotFound, Refused
 from kortix_tui.base.text import visible, visible_line
@@ -18,8 +18,10 @@ from kortix_tui.sandbox.failures import ImageMissing, SandboxFailed
 from kortix_tui.sandbox.provider import EngineInfo, SandboxSpec, SandboxState
 
 _START_SECONDS = 60.0
+_POLL_SECONDS = 0.05
 _OUTPUT_BYTES = 64 * 1024
 _EXITED = re.compile(r"Exited \((\d+)\)")
+Result = TypeVar("Result")
 _RUNTIMES = {"runc": "runc", "crun": "crun", "runsc": "runsc (gVisor)", "sysbox-runc": "sysbox-runc (Sysbox)"}
 
 
@@ -216,8 +218,7 @@ class DockerProvider:
         """Make volumes and container. Names are fixed, so a repeated call finds what an earlier one made."""
         engine = await self.engine()
         image = await self._image(spec.image)
-        for role in hardening.VOLUMES:
-            await self._ensure_volume(spec, role)
+        await asyncio.gather(*(self._ensure_volume(spec, role) for role in hardening.VOLUMES))
         variables = dict(entry.partition("=")[::2] for entry in (image.get("Config") or {}).get("Env") or [])
         path = variables.get("PATH", hardening.DEFAULT_PATH)
         config = hardening.container_config(spec, limits, path=path, command=command)
@@ -225,7 +226,8 @@ class DockerProvider:
         try:
             await engine.call(lambda client: client.create_container_from_config(config, name), seconds=_START_SECONDS)
         except Conflict:
-            raw = await self._must_inspect(spec.session_id)
+            # Another call of ours was quicker; the engine takes the name a moment before it shows the container.
+            raw = await _soon(lambda: self._inspect(spec.session_id), f"The name {name} is taken by nothing.")
             _check_owner(raw, spec)
         except NotFound as error:
             raise ImageMissing(error.message) from error
@@ -278,17 +280,27 @@ async def _remove_container(engine: Engine, container_id: str) -> None:
         return
     except Conflict:
         # Somebody else is removing it; wait for the same end.
-        async with asyncio.timeout(_START_SECONDS):
-            while await _exists(engine, container_id):  # noqa: ASYNC110  # the engine tells nobody
-                await asyncio.sleep(0.1)
+        await _soon(lambda: _is_gone(engine, container_id), f"The container {container_id[:12]} cannot be removed.")
 
 
-async def _exists(engine: Engine, container_id: str) -> bool:
+async def _is_gone(engine: Engine, container_id: str) -> bool | None:
+    """`True` or, as long as it is there, `None`."""
     try:
         await engine.call(lambda client: client.inspect_container(container_id))
     except NotFound:
-        return False
-    return True
+        return True
+    return None
+
+
+async def _soon(look: Callable[[], Awaitable[Result | None]], failure: str) -> Result:
+    """Look until there is something; the engine tells nobody when it is done."""
+    try:
+        async with asyncio.timeout(_START_SECONDS):
+            while (found := await look()) is None:  # noqa: ASYNC110
+                await asyncio.sleep(_POLL_SECONDS)
+    except TimeoutError:
+        raise SandboxFailed(failure, hint="Look at the engine's log.") from None
+    return found
 
 
 async def _remove_volume(engine: Engine, name: str) -> None:

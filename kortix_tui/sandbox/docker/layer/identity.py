@@ -92,4 +92,5 @@ def main() -> None:
     command.symlink_to("/opt/kortix/bin/kortix")
 
 
-main()
+if __name__ == "__main__":
+    main()
