@@ -40,6 +40,10 @@ _HINTS = (
         re.compile(r"index\.lock|Unable to create .*\.lock"),
         "Another git command is running there, or one was killed. If none runs, remove the named lock file.",
     ),
+    (
+        re.compile(r"fsck error|error in (object|tree|commit|blob)"),
+        "The repository holds objects that git's own check refuses. Look at them with git fsck in the source.",
+    ),
     (re.compile(r"No space left on device"), "Free some disk space, then try again."),
 )
 

@@ -231,3 +231,13 @@ async def test_settings_that_somebody_wrote_into_the_mirror_are_undone(source: P
 def test_branch_names_that_are_expressions_or_options_are_refused(name: str) -> None:
     with pytest.raises(InvalidInput):
         check_branch(name)
+
+
+async def test_a_hostile_source_is_not_taken_in(source: Path, tmp_path: Path) -> None:
+    (source / ".gitmodules").write_text('[submodule "../../x"]\n\tpath = p\n\turl = https://example.invalid/x\n')
+    git(source, "add", "-A")
+    git(source, "commit", "-q", "-m", "Hostile")
+    with pytest.raises(GitFailed) as caught:
+        await Mirror.create_from(tmp_path / "m.git", str(source))
+    assert "git fsck" in (caught.value.hint or "")
+    assert await (await Mirror.open(tmp_path / "m.git")).refs() == {}
