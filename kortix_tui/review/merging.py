@@ -17,6 +17,7 @@ from kortix_tui.base.text import visible_line
 from kortix_tui.base.words import ChangeStatus, Outcome
 from kortix_tui.repository import deliver, merge
 from kortix_tui.repository.mirror import Mirror
+from kortix_tui.review.decision import DecideChange
 from kortix_tui.store.audit import Actor
 from kortix_tui.store.database import Store, Transaction
 from kortix_tui.store.models import Change, Merge, Project
@@ -24,16 +25,6 @@ from kortix_tui.store.models import Change, Merge, Project
 T = TypeVar("T")
 FETCH_S = 120.0
 ManifestFaults = Callable[[Mirror, str], Awaitable[tuple[str, ...]]]
-
-
-class DecideChange(BaseModel):
-    """Request `change_request.merge`."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    change_id: str
-    reviewed_head: str
-    message: str | None = None
 
 
 class Preview(BaseModel):

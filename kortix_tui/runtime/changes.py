@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from kortix_tui.base.errors import Conflict, NotFound, Refused
 from kortix_tui.base.words import ChangeStatus, Outcome
-from kortix_tui.repository import diff
 from kortix_tui.repository.diff import DiffSummary
-from kortix_tui.repository.mirror import Mirror
-from kortix_tui.review.merging import DecideChange, Preview, preview_merge
+from kortix_tui.review.decision import DecideChange
 from kortix_tui.runtime.context import Context
-from kortix_tui.runtime.preparing import manifest_faults
 from kortix_tui.runtime.views import ChangeDetail, ChangeView, MergePreview, MergeResult
 from kortix_tui.store.models import Change, Project
+
+if TYPE_CHECKING:
+    from kortix_tui.repository.mirror import Mirror
+    from kortix_tui.review.merging import Preview
 
 READ_DEADLINE_S = 60.0
 MERGE_DEADLINE_S = 300.0
@@ -159,14 +162,22 @@ class Changes:
         return self.find(project, number)
 
     async def _summary(self, change: ChangeView) -> DiffSummary:
+        from kortix_tui.repository import diff
+
         mirror = await self._mirror(change.project_id)
         return await diff.summary(mirror, await self._base(mirror, change), change.head_commit)
 
     async def _patch(self, change: ChangeView, head: str | None, path: str | None) -> str:
+        from kortix_tui.repository import diff
+
         mirror = await self._mirror(change.project_id)
         return await diff.patch(mirror, await self._base(mirror, change), head or change.head_commit, path=path)
 
     async def _preview(self, project: Project, change: ChangeView) -> Preview:
+        # Reading manifests is a third of the program's start; lists do without it.
+        from kortix_tui.review.merging import preview_merge
+        from kortix_tui.runtime.preparing import manifest_faults
+
         return await preview_merge(await self._mirror(project.id), project, change, manifest_faults)
 
     @staticmethod
@@ -176,4 +187,6 @@ class Changes:
         return live or change.base_commit
 
     async def _mirror(self, project_id: str) -> Mirror:
+        from kortix_tui.repository.mirror import Mirror
+
         return await Mirror.open(self._context.home.mirror(project_id))

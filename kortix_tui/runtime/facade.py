@@ -5,8 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from kortix_tui.base.paths import Home
 from kortix_tui.base.settings import Settings, load
@@ -15,13 +16,16 @@ from kortix_tui.runtime.changes import Changes
 from kortix_tui.runtime.context import Context, operator_actor
 from kortix_tui.runtime.loop import LoopThread
 from kortix_tui.runtime.projects import Projects
-from kortix_tui.runtime.sandboxes import Sandboxes
 from kortix_tui.runtime.sessions import Sessions
-from kortix_tui.runtime.shells import Shells
 from kortix_tui.runtime.views import HostView
 from kortix_tui.store import lock
 from kortix_tui.store.audit import Actor
 from kortix_tui.store.database import Store
+
+if TYPE_CHECKING:
+    from kortix_tui.runtime.host import Host
+    from kortix_tui.runtime.sandboxes import Sandboxes
+    from kortix_tui.runtime.shells import Shells
 
 
 class Runtime:
@@ -40,10 +44,8 @@ class Runtime:
         self.sessions = Sessions(self.context)
         self.changes = Changes(self.context)
         self.audit = Audit(self.context)
-        self.sandboxes = Sandboxes(self.context)
-        self.shells = Shells(self.context)
         self._guard = threading.Lock()
-        self._host: object | None = None
+        self._host: Host | None = None
 
     @classmethod
     def open(cls, *, via: str = "cli", kind: str = "command", home: Home | None = None) -> Self:
@@ -55,6 +57,22 @@ class Runtime:
             home: Instead of the located one.
         """
         return cls(home or Home.locate(), load(), operator_actor(via), kind=kind)
+
+    # What few commands need is imported when it is asked for: start-up is measured.
+
+    @cached_property
+    def sandboxes(self) -> Sandboxes:
+        """Templates and images."""
+        from kortix_tui.runtime.sandboxes import Sandboxes
+
+        return Sandboxes(self.context)
+
+    @cached_property
+    def shells(self) -> Shells:
+        """Terminals in sandboxes."""
+        from kortix_tui.runtime.shells import Shells
+
+        return Shells(self.context)
 
     # Hosting
 
@@ -69,11 +87,9 @@ class Runtime:
 
     def stop_hosting(self) -> None:
         """Hand over: another open process becomes the host; sandboxes run on."""
-        from kortix_tui.runtime.host import Host
-
         with self._guard:
             host, self._host = self._host, None
-        if isinstance(host, Host):
+        if host is not None:
             self._loop.call(host.stop(), deadline_s=30)
 
     @contextmanager
@@ -87,13 +103,11 @@ class Runtime:
 
     def host(self) -> HostView:
         """The process that acts now."""
-        from kortix_tui.runtime.host import Host
-
         found = lock.holder(self.context.store)
         return HostView(
             host=found,
             silent=found is not None and lock.is_silent(self.context.store, found),
-            here=isinstance(self._host, Host) and self._host.leads,
+            here=self._host is not None and self._host.leads,
         )
 
     def unfinished(self) -> int:

@@ -11,7 +11,8 @@ from pydantic import BaseModel
 
 from kortix_tui.base.errors import InvalidInput, KortixError
 from kortix_tui.base.words import Outcome, RequestState
-from kortix_tui.review.merging import DecideChange, Merging
+from kortix_tui.review.decision import DecideChange
+from kortix_tui.review.merging import Merging
 from kortix_tui.runtime.adding import add_project
 from kortix_tui.runtime.context import Context, Failure
 from kortix_tui.runtime.ledger import Ledger

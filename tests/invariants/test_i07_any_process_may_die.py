@@ -16,7 +16,7 @@ from desk import Desk, git, sweep, wait_for
 from kortix_tui.base.ids import new_id
 from kortix_tui.base.paths import Home
 from kortix_tui.base.words import ChangeStatus, PromptState, SessionStatus
-from kortix_tui.review.merging import DecideChange
+from kortix_tui.review.decision import DecideChange
 from kortix_tui.store.audit import read_head
 
 pytestmark = [pytest.mark.docker, pytest.mark.timeout(300)]
