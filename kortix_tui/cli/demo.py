@@ -156,7 +156,7 @@ def _open_console(demo: Demo) -> int:
         start_demo(runtime, demo)
     note(f"Open it again: KORTIX_HOME={shlex.quote(str(demo.home.path))} kortix")
     note("Remove everything that the demo made: kortix demo --clean")
-    return run_console() or 0
+    return run_console(demo.home.path)
 
 
 def _clean(folder: Path | None) -> int:

@@ -127,7 +127,7 @@ def _console() -> int:
 
     use_new_group()
 
-    return run_console() or 0
+    return run_console()
 
 
 def _command(arguments: Sequence[str]) -> int:

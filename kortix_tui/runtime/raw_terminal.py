@@ -43,7 +43,7 @@ class RawTerminal:
         self._saved = termios.tcgetattr(self.keyboard)
         self.changes, self._change = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._old_handler = signal.signal(signal.SIGWINCH, self._resized)
-        tty.setraw(self.keyboard)
+        tty.setraw(self.keyboard, termios.TCSADRAIN)  # what was typed meanwhile is for the shell
         return self
 
     def __exit__(
