@@ -105,16 +105,15 @@ async def start_daemon(daemon: Daemon, progress: Progress) -> bool:
     async with _only_starter(progress):
         if await _answers(daemon):
             return False
-        await _start(daemon, progress)
-    return True
+        return await _start(daemon, progress)
 
 
-async def _start(daemon: Daemon, progress: Progress) -> None:
+async def _start(daemon: Daemon, progress: Progress) -> bool:
     pid = running_daemon()
     if pid is not None:
         progress(f"A Docker daemon (process {pid}) is running; waiting for it to answer.")
         await _wait(daemon, f"A Docker daemon runs (process {pid}), but does not answer at {daemon.socket}.")
-        return
+        return False
     for manager in _managers() if daemon.managed else []:
         command = as_root(manager)
         if command is None:
@@ -122,12 +121,13 @@ async def _start(daemon: Daemon, progress: Progress) -> None:
         progress(f"Starting the Docker daemon: {shlex.join(command)}")
         ended = await run(command, progress, seconds=2 * _START_SECONDS)
         if ended.status == 0 and await _answers_soon(daemon):
-            return
+            return True
     pid = running_daemon()
     if pid is None:
         await _start_alone(daemon, progress)
     else:
         await _wait(daemon, f"The Docker daemon (process {pid}) was started, but does not answer at {daemon.socket}.")
+    return True
 
 
 def _managers() -> list[list[str]]:

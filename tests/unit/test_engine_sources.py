@@ -7,7 +7,11 @@ from pathlib import Path
 import pytest
 
 from kortix_tui.base.errors import Refused
+from kortix_tui.sandbox.docker.bootstrap import bootstrap
+from kortix_tui.sandbox.docker.endpoint import Endpoint
+from kortix_tui.sandbox.docker.engine import Engine
 from kortix_tui.sandbox.docker.sources import machine_sources
+from kortix_tui.sandbox.failures import BuildFailed
 
 
 def machine(root: Path, release: str, files: dict[str, str]) -> Path:
@@ -116,3 +120,22 @@ def test_other_distributions_are_refused_with_a_way_out(release: str, tmp_path: 
 def test_a_machine_without_its_own_archive_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Refused, match="no archive"):
         machine_sources(machine(tmp_path, DEBIAN_12, {"sources.list": "deb http://v.example bookworm extra\n"}))
+
+
+async def test_without_the_tool_and_without_leave_to_install_it_nothing_is_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    asked: list[str] = []
+
+    async def refuse(question: str) -> bool:
+        asked.append(question)
+        return False
+
+    engine = Engine(Endpoint("unix:///none", "test"))
+    for ask in (None, refuse):
+        with pytest.raises(BuildFailed, match="mmdebstrap") as caught:
+            await bootstrap(engine, "t:1", ("git",), print, cache=tmp_path / "c", mirror=None, labels={}, ask=ask)
+        assert "kortix setup" in (caught.value.hint or "")
+    assert len(asked) == 1 and "mmdebstrap" in asked[0]
+    await engine.close()
