@@ -8,7 +8,7 @@ from kortix_tui.base.clock import age
 from kortix_tui.base.text import visible, visible_line
 from kortix_tui.cli.cells import Column
 from kortix_tui.cli.output import BOLD, GREEN, RED, YELLOW, paint, say, say_fields, say_table, status_style
-from kortix_tui.repository.diff import DiffSummary, FileChange
+from kortix_tui.repository.difference import DiffSummary, FileChange
 from kortix_tui.runtime.views import ChangeDetail, ChangeView, MergePreview
 
 _FILE_COLUMNS = (

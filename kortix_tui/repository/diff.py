@@ -7,13 +7,9 @@ looked at before contents, and everything has a cap, so that no change can be to
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, PlainSerializer, PlainValidator, WithJsonSchema
-
-from kortix_tui.base.text import visible_line
 from kortix_tui.repository import names
+from kortix_tui.repository.difference import DiffSummary, FileChange, FileKind, FileStatus
 from kortix_tui.repository.mirror import Mirror
 from kortix_tui.repository.process import Git, Limits
 
@@ -26,79 +22,6 @@ _RENAMES_UP_TO = 2_000
 _COMPARED_BYTES = 64 << 20
 _LISTED_BYTES = 8 << 20
 _LIMITS = Limits(wall_s=30.0, cpu_s=20, output_bytes=16 << 20)
-
-
-def _is_text(value: object) -> str:
-    if not isinstance(value, str):
-        raise ValueError("not a text")  # noqa: TRY004 - pydantic wants a ValueError
-    return value
-
-
-GitText = Annotated[
-    str,
-    PlainValidator(_is_text),
-    PlainSerializer(visible_line, return_type=str, when_used="json"),
-    WithJsonSchema({"type": "string"}),
-]
-"""A name from git: undecodable bytes are surrogates, which pydantic's own `str` refuses; JSON gets the visible form."""
-
-
-class FileKind(StrEnum):
-    """What a path is."""
-
-    FILE = "file"
-    EXECUTABLE = "executable"
-    SYMLINK = "symlink"
-    SUBMODULE = "submodule"
-    ABSENT = "absent"
-
-
-class FileStatus(StrEnum):
-    """What happened to a path."""
-
-    ADDED = "added"
-    MODIFIED = "modified"
-    DELETED = "deleted"
-    RENAMED = "renamed"
-    COPIED = "copied"
-    RETYPED = "retyped"
-
-
-class FileChange(BaseModel):
-    """One changed path. `additions` and `deletions` are `None` where lines were not compared."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    path: GitText
-    old_path: GitText | None = None
-    status: FileStatus
-    kind: FileKind
-    old_kind: FileKind
-    additions: int | None = None
-    deletions: int | None = None
-    binary: bool = False
-    too_large: bool = False
-    old_size: int = 0
-    new_size: int = 0
-
-    @property
-    def mode_changed(self) -> bool:
-        """Whether a file became a program, a link or a submodule, or the other way round."""
-        return FileKind.ABSENT not in (self.kind, self.old_kind) and self.kind is not self.old_kind
-
-
-class DiffSummary(BaseModel):
-    """All changed paths, sorted. `truncated`: there are more than are listed."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    base: str
-    head: str
-    merge_base: str
-    files: tuple[FileChange, ...]
-    additions: int
-    deletions: int
-    truncated: bool = False
 
 
 @dataclass(frozen=True, slots=True)

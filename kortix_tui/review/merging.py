@@ -57,9 +57,10 @@ async def preview_merge(mirror: Mirror, project: Project, change: Change, faults
     manifest: tuple[str, ...] = ()
     refusal: str | None = None
     if not found.conflicts and not found.up_to_date:
-        manifest = await faults(mirror, await _trial(mirror, base, change.head_commit))
+        trial = await merge.merge_commit(mirror, base, change.head_commit, message="Trial")
+        manifest = await faults(mirror, trial)
         try:
-            await deliver.check_delivery(mirror, project.source, change.base_branch, base, change.head_commit)
+            await deliver.check_delivery(mirror, project.source, change.base_branch, base, trial)
         except KortixError as error:
             refusal = str(error)
     return Preview(
@@ -72,11 +73,6 @@ async def preview_merge(mirror: Mirror, project: Project, change: Change, faults
         manifest_faults=manifest,
         refusal=refusal,
     )
-
-
-async def _trial(mirror: Mirror, base: str, head: str) -> str:
-    """An unreferenced merge commit, to read the tree that a merge would give."""
-    return await merge.merge_commit(mirror, base, head, message="Trial merge\n")
 
 
 class Merging:

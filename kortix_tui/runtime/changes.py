@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from kortix_tui.base.errors import Conflict, NotFound, Refused
 from kortix_tui.base.words import ChangeStatus, Outcome
-from kortix_tui.repository.diff import DiffSummary
+from kortix_tui.repository.difference import DiffSummary
 from kortix_tui.review.decision import DecideChange
 from kortix_tui.runtime.context import Context
 from kortix_tui.runtime.views import ChangeDetail, ChangeView, MergePreview, MergeResult

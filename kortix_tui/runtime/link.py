@@ -75,7 +75,7 @@ class Link:
         self._recording.open(self._ledger)
         if self.has_repository:
             mirror = await self._open_mirror(session.project_id)
-            self._pushes = Pushes(session.id, self._ledger, mirror, self._changed)
+            self._pushes = Pushes(session.id, self._ledger, mirror)
             self.git = GitDoor(
                 mirror,
                 session.id,
@@ -304,6 +304,7 @@ class Link:
     async def _pushed(self, report: PushReport) -> None:
         if self._pushes is not None:
             await self._pushes.pushed(report)
+            self._changed.set()
 
 
 def _info(change: Change) -> ChangeInfo:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from kortix_tui.repository import diff
 from kortix_tui.repository.door import PushReport
 from kortix_tui.repository.mirror import Mirror
@@ -14,11 +12,10 @@ from kortix_tui.store.models import Session
 class Pushes:
     """Keeps the session's row at its branch's head."""
 
-    def __init__(self, session_id: str, ledger: Ledger, mirror: Mirror, changed: asyncio.Event) -> None:
+    def __init__(self, session_id: str, ledger: Ledger, mirror: Mirror) -> None:
         self._session_id = session_id
         self._ledger = ledger
         self._mirror = mirror
-        self._changed = changed
 
     async def pushed(self, report: PushReport) -> None:
         """Note one push: the new head, or what was refused."""
@@ -29,7 +26,6 @@ class Pushes:
                     session, "session.git.push", scope=f"ref {update.ref[:200]}", reason=update.reason[:300]
                 )
         await self.catch_up()
-        self._changed.set()
 
     async def catch_up(self) -> None:
         """Note a head that was pushed while no host looked."""

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from kortix_tui.base.errors import InvalidInput, KortixError
 from kortix_tui.base.words import Outcome, RequestState
+from kortix_tui.repository.merge import join_rescue
 from kortix_tui.review.decision import DecideChange
 from kortix_tui.review.merging import Merging
 from kortix_tui.runtime.adding import add_project
@@ -18,7 +19,9 @@ from kortix_tui.runtime.context import Context, Failure
 from kortix_tui.runtime.ledger import Ledger
 from kortix_tui.runtime.preparing import Preparing, manifest_faults
 from kortix_tui.runtime.projects import AddProject
-from kortix_tui.runtime.views import MergeResult
+from kortix_tui.runtime.pushes import Pushes
+from kortix_tui.runtime.sessions import JoinRescue
+from kortix_tui.runtime.views import JoinedRescue, MergeResult
 from kortix_tui.store.audit import Actor
 from kortix_tui.store.database import Fenced, Transaction
 from kortix_tui.store.models import Request
@@ -40,6 +43,7 @@ class Requests:
         self._handlers: Final[dict[str, Handler]] = {
             "project.create": self._add_project,
             "change_request.merge": self._merge,
+            "session.rescue.join": self._join_rescue,
         }
 
     def look(self, tasks: asyncio.TaskGroup) -> None:
@@ -115,3 +119,15 @@ class Requests:
             base_branch=change.base_branch,
             delivered_to=project.source,
         )
+
+    async def _join_rescue(self, request: Request, actor: Actor) -> BaseModel:
+        wanted = JoinRescue.model_validate_json(request.payload)
+        session = self._ledger.session(wanted.session_id)
+        if session is None or session.removed_at is not None:
+            raise InvalidInput(
+                "That session's branch is gone.", hint="Fetch the rescue ref itself: `kortix sessions show`."
+            )
+        mirror = await self._preparing.mirror(session.project_id)
+        head = await join_rescue(mirror, session.id, wanted.n)
+        await Pushes(session.id, self._ledger, mirror).catch_up()
+        return JoinedRescue(session_id=session.id, n=wanted.n, head_commit=head)

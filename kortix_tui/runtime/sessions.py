@@ -5,18 +5,21 @@ from __future__ import annotations
 import secrets
 from typing import Final
 
+from pydantic import BaseModel, ConfigDict
+
 from kortix_tui.base.errors import Ambiguous, InvalidInput, NotFound, Refused
 from kortix_tui.base.ids import new_id, new_session_id
 from kortix_tui.base.text import shorten, visible_line
 from kortix_tui.base.words import Activity, Outcome, PromptState, SessionStatus, Wanted
 from kortix_tui.runtime.context import Context
-from kortix_tui.runtime.views import RemovalPreview, SessionDetail, SessionView
+from kortix_tui.runtime.views import JoinedRescue, RemovalPreview, SessionDetail, SessionView
 from kortix_tui.store.database import Transaction
 from kortix_tui.store.models import Change, Project, Prompt, Rescue, Session
 from kortix_tui.store.records import RecordReader
 
 MAX_PROMPT_BYTES: Final = 8 * 1024 * 1024
 MIN_PREFIX: Final = 4
+JOIN_S: Final = 120.0
 
 _VIEW = (
     f"SELECT {', '.join('s.' + name for name in Session.model_fields)}, p.slug,"
@@ -26,6 +29,15 @@ _VIEW = (
     " LEFT JOIN change_requests c ON c.session_id = s.id AND c.number ="
     " (SELECT max(number) FROM change_requests x WHERE x.session_id = s.id)"
 )
+
+
+class JoinRescue(BaseModel):
+    """Request `session.rescue.join`."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    session_id: str
+    n: int
 
 
 class Sessions:
@@ -239,6 +251,24 @@ class Sessions:
         saved = "Uncommitted and unpushed work is saved to a rescue ref first."
         lost = "Ignored files, installed packages and everything else on the sandbox's disk are lost."
         return RemovalPreview(session=view, running=running, has_volumes=True, note=f"{kept} {saved} {lost}")
+
+    def join_rescue(self, reference: str, n: int) -> JoinedRescue:
+        """Bring rescued work onto the session's branch, because a person asks for it.
+
+        Raises:
+            NotFound: There is no such rescue.
+            Refused: The branch has it already, or they conflict.
+        """
+        view = self.find(reference)
+        return self._context.request(
+            "session.rescue.join",
+            JoinRescue(session_id=view.id, n=n),
+            JoinedRescue,
+            scope=f"session {view.id}",
+            deadline_s=JOIN_S,
+            project_id=view.project_id,
+            session_id=view.id,
+        )
 
     def _want(self, reference: str, wanted: Wanted, event: str) -> SessionView:
         view, context = self.find(reference), self._context

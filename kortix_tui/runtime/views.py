@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from kortix_tui.repository.diff import DiffSummary
+from kortix_tui.repository.difference import DiffSummary
 from kortix_tui.store.models import Change, HostRow, Project, Prompt, Rescue, Session
 
 
@@ -89,6 +89,14 @@ class ProjectDetail(View):
     problem: str | None = Field(description="Why the source cannot be used now.")
     sessions: int
     open_changes: int
+
+
+class JoinedRescue(View):
+    """Rescued work that is on the session's branch now."""
+
+    session_id: str
+    n: int
+    head_commit: str
 
 
 class HostView(View):

@@ -7,6 +7,7 @@ import subprocess
 import pytest
 from desk import Desk, git, wait_for
 
+from kortix_tui.base.errors import NotFound, Refused
 from kortix_tui.base.words import SessionStatus
 from kortix_tui.runtime.views import SessionView
 
@@ -95,3 +96,14 @@ def test_a_session_whose_work_was_merged_can_be_removed(desk: Desk) -> None:
     desk.runtime.changes.show(desk.project, 1)
     desk.runtime.changes.merge(desk.project, 1)
     desk.gone(session)
+
+
+def test_rescued_work_joins_the_branch_when_a_person_asks(desk: Desk) -> None:
+    session, _ = desk.run("echo precious > new.txt")
+    joined = desk.runtime.sessions.join_rescue(session.id, 1)
+    assert desk.view(session).head_commit == joined.head_commit
+    assert git(desk.home.mirror(desk.project.id), "show", f"{session.id}:new.txt") == "precious"
+    with pytest.raises(Refused, match="already"):
+        desk.runtime.sessions.join_rescue(session.id, 1)
+    with pytest.raises(NotFound):
+        desk.runtime.sessions.join_rescue(session.id, 9)

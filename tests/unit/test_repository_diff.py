@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kortix_tui.repository import diff
-from kortix_tui.repository.diff import FileKind, FileStatus
+from kortix_tui.repository.difference import FileKind, FileStatus
 from kortix_tui.repository.mirror import Mirror
 from tests.support.git_door import git, make_source
 
