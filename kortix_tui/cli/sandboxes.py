@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from typing import TYPE_CHECKING
 
@@ -104,14 +105,19 @@ def _rm(arguments: argparse.Namespace) -> None:
 def _provider(arguments: argparse.Namespace) -> None:
     with reading() as runtime:
         names = runtime.sandboxes.providers()
-        engine = runtime.sandboxes.engine()
+        try:
+            engine, problem = runtime.sandboxes.engine(), None
+        except KortixError as error:
+            engine, problem = None, str(error)
     if arguments.json:
-        say_json(engine)
+        found = engine.model_dump(mode="json") if engine else None
+        say(json.dumps({"providers": names, "engine": found, "problem": problem}, indent=2))
         return
-    say_fields([
-        ("providers", ", ".join(names)),
-        ("engine", f"{engine.version} (API {engine.api_version})"),
-        ("endpoint", f"{engine.endpoint}, found by {engine.found_by}"),
-        ("isolation", engine.isolation),
-        *(("warning", warning) for warning in engine.warnings),
-    ])  # fmt: skip
+    say_fields([("providers", ", ".join(names)), ("problem", problem or "")])
+    if engine is not None:
+        say_fields([
+            ("engine", f"{engine.version} (API {engine.api_version})"),
+            ("endpoint", f"{engine.endpoint}, found by {engine.found_by}"),
+            ("isolation", engine.isolation),
+            *(("warning", warning) for warning in engine.warnings),
+        ])  # fmt: skip

@@ -1,0 +1,45 @@
+"""The demo's folder; its whole way is in the tests with an engine."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from desk import git
+
+from kortix_tui.base.errors import NotFound, Refused
+from kortix_tui.base.paths import Home
+from kortix_tui.cli.main import run
+from kortix_tui.runtime.demo import demos_folder, found_demos, make_demo, remove_demo
+
+
+def test_a_demo_is_made_beside_the_home_and_removed_whole(home: Home) -> None:
+    first, second = make_demo(), make_demo()
+    assert first.folder.parent == demos_folder() == home.path.parent / "kortix-demo"
+    assert [demo.folder for demo in found_demos()] == [first.folder, second.folder]
+    assert first.folder.stat().st_mode & 0o777 == 0o700
+    assert git(first.repository, "log", "--format=%s") == "Import the sample project acme-api"
+    for demo in found_demos():
+        remove_demo(demo)
+    assert found_demos() == []
+
+
+def test_nothing_but_a_demo_is_ever_removed(home: Home, short_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    precious = short_folder / "precious"
+    precious.mkdir()
+    (precious / "file").write_text("")
+    with pytest.raises(Refused, match="not empty"):
+        make_demo(precious)
+    with pytest.raises(NotFound):
+        found_demos(precious)
+    assert run(["demo", "--clean", "--home", str(precious)]) == 1
+    assert "left as it is" in capsys.readouterr().err
+    assert (precious / "file").exists()
+    assert run(["demo", "--clean"]) == 0
+    assert capsys.readouterr().err == "kortix: There is no demo.\n"
+
+
+def test_a_folder_that_cannot_be_made_is_refused(home: Home, short_folder: Path) -> None:
+    (short_folder / "file").write_text("")
+    with pytest.raises(Refused, match="cannot be made"):
+        make_demo(short_folder / "file" / "below")

@@ -1,0 +1,119 @@
+"""`kortix projects`, `init`, `validate` and `schema` on real repositories."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+from at_terminal import AtTerminal
+from desk import git, make_repository
+from seeded import Seeded
+
+from kortix_tui.base.paths import Home
+from kortix_tui.cli.main import run
+
+
+def test_add_list_show_and_forget(home: Home, repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["projects", "add", str(repository), "--slug", "shop", "--json"]) == 0
+    project = json.loads(capsys.readouterr().out)
+    assert (project["slug"], project["kind"], project["base_branch"]) == ("shop", "checkout", "main")
+    assert run(["projects", "add", str(repository)]) == 0  # known already: the same project
+    capsys.readouterr()
+    assert run(["projects", "ls", "--json"]) == 0
+    assert [each["id"] for each in json.loads(capsys.readouterr().out)] == [project["id"]]
+    assert run(["projects", "ls", "--filter", "nothing"]) == 0
+    assert capsys.readouterr().out == ""
+    assert run(["projects", "show"]) == 0
+    page = capsys.readouterr().out
+    assert str(repository) in page and "main at " in page and "dirty" in page
+    assert run(["projects", "rm", "shop"]) == 1
+    assert "--yes" in capsys.readouterr().err
+    with AtTerminal("projects", "rm", "shop") as terminal:
+        terminal.see("[y/N]")
+        terminal.type("n\n")
+        terminal.see("Nothing was changed.")
+        assert terminal.end() == 1
+    assert run(["projects", "rm", "shop", "--yes"]) == 0
+    assert git(repository, "status", "--porcelain") == ""
+
+
+def test_a_repository_that_moved_is_said_and_can_be_found_again(
+    home: Home, repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["projects", "add", str(repository), "--slug", "shop"]) == 0
+    moved = repository.rename(repository.with_name("moved"))
+    capsys.readouterr()
+    assert run(["projects", "show", "shop"]) == 0
+    assert "problem" in capsys.readouterr().out
+    assert run(["projects", "move", "shop", str(moved)]) == 0
+    assert run(["projects", "show", "shop"]) == 0
+    assert "problem" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", ["none", "file", "empty"])
+def test_what_is_no_repository_is_refused(
+    home: Home, short_folder: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    place = short_folder / "x\x1b[2J"
+    if kind == "file":
+        place.write_text("")
+    elif kind == "empty":
+        place.mkdir()
+        git(place, "init", "-q")
+    assert run(["projects", "add", str(place)]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("kortix: ") and "\x1b" not in error and "Traceback" not in error
+
+
+def test_which_project_is_meant_is_asked_with_the_choices(
+    home: Home, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, short_folder: Path
+) -> None:
+    seeded = Seeded(home)
+    seeded.lead()
+    assert run(["sessions", "new", "-p", "x"]) == 1
+    assert "kortix projects add PATH" in capsys.readouterr().err
+    here = make_repository(short_folder / "here")
+    seeded.project("one", str(here))
+    seeded.project("two")
+    assert run(["sessions", "new", "-p", "x"]) == 2
+    assert "Which project? one, two." in capsys.readouterr().err
+    monkeypatch.chdir(here)
+    assert run(["sessions", "new", "-p", "x", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["project"] == "one"
+    monkeypatch.setenv("KORTIX_PROJECT_ID", "two")
+    assert run(["sessions", "new", "-p", "x", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["project"] == "two"
+    seeded.close()
+
+
+def test_a_started_project_is_valid(home: Home, short_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = short_folder / "shop"
+    assert run(["init", str(folder), "--name", "The shop"]) == 0
+    captured = capsys.readouterr()
+    assert f"{folder}/kortix.yaml\n" in captured.out and "Committed on main" in captured.err
+    for path in (folder, folder / "kortix.yaml"):
+        assert run(["validate", str(path)]) == 0
+        assert capsys.readouterr().out == "Valid.\n"
+    assert run(["init", str(folder)]) == 1
+    assert "--force" in capsys.readouterr().err
+
+
+def test_every_fault_is_named_with_line_path_and_hint(short_folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (short_folder / "kortix.yaml").write_text("kortix_version: 2\nagents:\n  a: {colour: 1}\n")
+    assert run(["validate", str(short_folder)]) == 1
+    out = capsys.readouterr().out
+    assert "kortix.yaml:3:3: error: agents.a: there is no file" in out
+    assert "kortix.yaml:3:7: error: agents.a.colour: unknown key" in out
+    assert run(["validate", str(short_folder), "--json"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert report["valid"] is False
+    assert {"file", "line", "column", "path", "code", "message", "hint", "level"} == set(report["faults"][0])
+    assert run(["validate", str(short_folder / "nowhere")]) == 1
+
+
+def test_the_schema_is_one(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["schema"], ["schema", "--agent"]):
+        assert run(arguments) == 0
+        jsonschema.Draft202012Validator.check_schema(json.loads(capsys.readouterr().out))
