@@ -249,9 +249,15 @@ class _Rescue:
         return kept[:_TIPS]
 
     async def _outside(self) -> list[str]:
-        """What the host has, by its own word: the agent can write any `refs/remotes` it likes."""
-        listed = await self._git("ls-remote", "--quiet", "--", str(self._repository["url"]))
-        tips = [line.split("\t")[0] for line in listed.splitlines()]
-        return [
-            tip for tip in dict.fromkeys(tips) if await self._ask("cat-file", "-e", f"{tip}^{{commit}}") is not None
-        ]
+        """Commits that the host has, by its own word: the agent can write any `refs/remotes` it likes.
+
+        A door that lets work out and nothing in does not say. Then those refs are the best there is.
+        """
+        listed = await self._try("ls-remote", "--quiet", "--", str(self._repository["url"]))
+        if listed.status == 0:
+            tips = [line.split("\t")[0] for line in listed.text.splitlines()]
+        else:
+            tips = [str(self._repository.get("base_commit") or "")]
+            tips += (await self._git("for-each-ref", "--format=%(objectname)", "refs/remotes")).split()
+        named = [tip for tip in dict.fromkeys(tips) if tip]
+        return [tip for tip in named if await self._ask("cat-file", "-e", f"{tip}^{{commit}}") is not None]

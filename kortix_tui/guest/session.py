@@ -151,6 +151,7 @@ class Session:
 
     async def _connect(self) -> None:
         pause = _BACKOFF_S[0]
+        problem = ""
         while True:
             serving: list[asyncio.Task[None]] = []
             try:
@@ -165,8 +166,9 @@ class Session:
                     self._shells.close_all()
                     link.close()
             except LinkFailed as error:
-                if serving:
-                    log(f"the channel ended: {error}")
+                if str(error) != problem:  # once, however often it is tried
+                    problem = str(error)
+                    log(f"no channel: {problem}")
             except (OSError, ValueError) as error:  # a full disk, or a host that does not speak the protocol
                 log(f"the channel failed: {error!r}")
             await asyncio.sleep(pause)
@@ -202,7 +204,7 @@ class Session:
             "last_seq": self._journal.last_seq,
             "running": None if self._turn is None else {"turn_id": self._turn.turn_id, "pid": self._turn.pid},
             "ended": list(self._book.ended)[-100:],
-            "cloned": self._workspace.is_cloned(),
+            "cloned": self._ready.is_set() or self._workspace.is_cloned(),
             "fresh": self._journal.fresh,
         }
 

@@ -39,7 +39,7 @@ class Hello(Claim):
         first_seq: Oldest record that it still has; `last_seq + 1` when there is none.
         last_seq: Newest record ever made.
         ended: The newest turns that it knows to have ended.
-        cloned: Whether the repository was put into the workspace.
+        cloned: Whether the workspace is there: the repository was put into it, or none was wanted.
         fresh: Whether the journal's volume was new at this start.
     """
 
