@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -13,6 +15,8 @@ import pytest
 from desk import Desk, make_repository, sweep
 
 from kortix_tui.base.paths import Home
+
+_BEFORE = pytest.StashKey[set[str]]()
 
 # A developer's own settings and agents must not change what tests see.
 for _name in [name for name in os.environ if name.startswith(("KORTIX_", "CLAUDE", "CODEX_", "GEMINI_CLI"))]:
@@ -36,6 +40,36 @@ def home(short_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     made = Home(folder)
     made.prepare()
     return made
+
+
+def _ours() -> set[str]:
+    """Containers and volumes of any home on this machine's engine; empty without an engine."""
+    found = set[str]()
+    for listing in (["ps", "-a", "--format", "{{.Names}}"], ["volume", "ls", "--format", "{{.Name}}"]):
+        try:
+            done = subprocess.run(
+                ["docker", *listing, "--filter", "label=kortix.install"], capture_output=True, text=True, timeout=60
+            )
+        except (OSError, subprocess.TimeoutExpired):
+            continue
+        found |= set(done.stdout.split())
+    return found
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Remember what was there before the run; a worker of a parallel run leaves that to its controller."""
+    if not hasattr(session.config, "workerinput"):
+        session.config.stash[_BEFORE] = _ours()
+
+
+def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
+    """A container or volume that a test leaves behind fails the run."""
+    before = session.config.stash.get(_BEFORE, None)
+    if before is None:
+        return
+    if left := sorted(_ours() - before):
+        print(f"\nleft behind on the engine: {', '.join(left)}", file=sys.stderr)
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.fixture(autouse=True)
