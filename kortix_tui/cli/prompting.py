@@ -107,8 +107,12 @@ def _finish(runtime: Runtime, arguments: argparse.Namespace, prompt: Prompt, rec
     if arguments.wait:
         from kortix_tui.cli.waiting import wait_for_turn
 
-        note(f"Session {prompt.session_id}.")
-        status = wait_for_turn(runtime, prompt, records, arguments.timeout)
+        try:
+            note(f"Session {prompt.session_id}.")
+            status = wait_for_turn(runtime, prompt, records, arguments.timeout)
+        except KeyboardInterrupt:
+            note(f"Session {prompt.session_id} goes on. Stop it: kortix sessions stop {prompt.session_id}")
+            raise
     view = runtime.sessions.find(prompt.session_id)
     if arguments.json:
         say_json(view)

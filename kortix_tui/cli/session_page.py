@@ -70,8 +70,10 @@ def _change(change: Change, project: str) -> str:
 
 def _rescue(rescue: Rescue, mirror: Path, now: datetime) -> list[str]:
     files = f"{rescue.files} file{'s' if rescue.files != 1 else ''}"
+    saved = f"saved {age(rescue.at, now)} ago ({visible_line(rescue.reason)})"
     return [
-        f"{rescue.commit_id[:12]}  {files}, saved {age(rescue.at, now)} ago ({visible_line(rescue.reason)})",
-        f"  to get it, in your checkout: git fetch {shlex.quote(str(mirror))} {rescue.ref}"
+        f"{rescue.n}  {rescue.commit_id[:12]}  {files}, {saved}",
+        f"  onto the session's branch: kortix sessions rescue join {rescue.session_id} {rescue.n}",
+        f"  into your checkout: git fetch {shlex.quote(str(mirror))} {rescue.ref}"
         f" && git switch -c rescued-{rescue.session_id}-{rescue.n} FETCH_HEAD",
     ]

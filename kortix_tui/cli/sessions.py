@@ -77,6 +77,14 @@ def add_sessions(parser: Parser) -> None:
     verb = _about_one(queue, "rm", _queue_rm, summary, examples=("sessions queue rm kab3 2",))
     verb.add_argument("prompt", metavar="N", help="the prompt's number, or its id")
 
+    rescue = verbs.group("rescue", "work that was saved because nobody committed it")
+    summary = "list what was saved of a session"
+    add_json(_about_one(rescue, "ls", _rescue_ls, summary, examples=("sessions rescue ls kab3",)))
+    summary = "bring saved work onto the session's branch"
+    verb = _about_one(rescue, "join", _rescue_join, summary, examples=("sessions rescue join kab3 1",))
+    verb.add_argument("number", metavar="N", type=count, help="which, as `sessions show` numbers them")
+    add_json(verb)
+
 
 def _about_one(
     verbs: Verbs, name: str, run: Run, summary: str, *, aliases: Sequence[str] = (), examples: Sequence[str] = ()
@@ -156,6 +164,33 @@ def _queue_rm(arguments: argparse.Namespace) -> None:
         found = [each for each in runtime.sessions.prompts(session.id) if wanted in (str(each.n), each.id)]
         runtime.sessions.remove_prompt(found[0].id if found else wanted)
         note(f"Prompt {wanted} of session {session.id} was taken out of the queue.")
+
+
+def _rescue_ls(arguments: argparse.Namespace) -> None:
+    with reading() as runtime:
+        detail = runtime.sessions.show(arguments.session)
+    if arguments.json:
+        say_json(detail.rescues)
+        return
+    now = datetime.now(UTC)
+    rows = [
+        (str(each.n), each.commit_id[:12], str(each.files), age(each.at, now), each.reason, each.ref)
+        for each in detail.rescues
+    ]
+    columns = (
+        Column("N", right=True), Column("COMMIT"), Column("FILES", right=True), Column("AGE", right=True),
+        Column("WHY", drop=1), Column("REF", flexible=True),
+    )  # fmt: skip
+    say_table(columns, rows, empty=f"Nothing of session {detail.session.id} had to be saved.")
+
+
+def _rescue_join(arguments: argparse.Namespace) -> None:
+    with acting() as runtime:
+        joined = runtime.sessions.join_rescue(arguments.session, arguments.number)
+    if arguments.json:
+        say_json(joined)
+    else:
+        say(f"Joined rescue {joined.n} onto branch {joined.session_id}, now at {joined.head_commit[:12]}.")
 
 
 # One session

@@ -58,11 +58,6 @@ def wait_for_turn(runtime: Runtime, prompt: Prompt, records: RecordReader, timeo
                     hint=f"Follow it: kortix sessions logs -f {session.id}",
                 )
             time.sleep(POLL_S)
-    except KeyboardInterrupt:
-        printer.end_line()
-        note(f"Not waiting any more; session {prompt.session_id} goes on. Stop it: kortix sessions stop"
-             f" {prompt.session_id}")  # fmt: skip
-        raise
     finally:
         printer.end_line()
 

@@ -98,6 +98,11 @@ def test_from_a_prompt_to_a_merged_change_and_away(commands: Commands) -> None:
     page = commands.run("sessions", "show", session).stdout
     assert "rescued work" in page and "git fetch " in page
     line = next(line for line in page.splitlines() if "git fetch " in line)
+    joined = commands.json("sessions", "rescue", "join", session, "1")
+    assert (
+        git(commands.home.mirror(commands.json("projects", "ls")[0]["id"]), "show", f"{joined['head_commit']}:left.txt")
+        == "x"
+    )
     subprocess.run(line.partition(": ")[2], shell=True, cwd=commands.repository, check=True, timeout=60)
     assert git(commands.repository, "show", "HEAD:left.txt") == "x"
     assert commands.json("sessions", "resume", session, "--wait")["status"] == "running"

@@ -147,9 +147,12 @@ def test_show_says_what_was_rescued_and_how_to_get_it(seeded: Seeded, printed: p
     out = printed.readouterr().out
     mirror = seeded.home.mirror("prj_acme")
     assert f"git fetch {mirror} refs/kortix/rescue/{session}/1 && git switch -c rescued-{session}-1 FETCH_HEAD" in out
+    assert f"kortix sessions rescue join {session} 1" in out
     assert "Stopped after 15 min." in out and "acme#1  open" in out and "main at dddddddddddd" in out
     ok("sessions", "show", session, "--json")
     assert json.loads(printed.readouterr().out)["rescues"][0]["files"] == 2
+    ok("sessions", "rescue", "ls", session, "--json")
+    assert json.loads(printed.readouterr().out)[0]["ref"] == f"refs/kortix/rescue/{session}/1"
 
 
 def test_logs_print_output_as_it_is_and_mark_the_rest(seeded: Seeded, printed: pytest.CaptureFixture[str]) -> None:

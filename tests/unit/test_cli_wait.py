@@ -125,7 +125,7 @@ def test_130_when_interrupted_and_the_session_goes_on(seeded: Seeded) -> None:
     process.send_signal(signal.SIGINT)
     _, error = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert "goes on. Stop it: kortix sessions stop k" in error
+    assert " goes on. Stop it: kortix sessions stop k" in error
     assert "Traceback" not in error
     assert seeded.one("SELECT wanted FROM sessions") == ("running",)
 
