@@ -81,7 +81,8 @@ class Runner:
                             return
                         case Next.WAIT:
                             with contextlib.suppress(TimeoutError):
-                                await asyncio.wait_for(self.changed.wait(), self._pause())
+                                async with asyncio.timeout(self._pause()):
+                                    await self.changed.wait()
                 except ChannelClosed:
                     continue  # the next step finds out whether the sandbox is still there
                 except (Fenced, EngineUnavailable):

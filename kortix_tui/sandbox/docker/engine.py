@@ -123,7 +123,9 @@ class Engine:
             raise EngineUnavailable("The connection to the Docker engine was closed.")
         future = asyncio.get_running_loop().run_in_executor(self._pool, _translated, work, self.endpoint)
         try:
-            return await asyncio.wait_for(future, seconds)
+            # Not `wait_for`: before Python 3.12 it loses a cancellation that comes together with the result.
+            async with asyncio.timeout(seconds):
+                return await future
         except TimeoutError:
             raise EngineUnavailable(
                 f"The Docker engine did not answer within {seconds:.0f} s.", hint="Look at the engine's log."
