@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import secrets
 import socket
@@ -19,8 +20,10 @@ from pathlib import Path
 
 import h11
 
+from kortix_tui.base.errors import KortixError
 from kortix_tui.broker.http import BodyBroken, BodyTooLarge, Handler, Peer, Request, Response, Upgrade, error_response
 
+_LOG = logging.getLogger(__name__)
 SOCKET_NAME = "door.sock"
 _CHUNK = 64 * 1024
 _LINGER_S = 1.0
@@ -129,8 +132,12 @@ class DoorListener:
                 return
             self._connections[task] = peer.uid
             await _Connection(reader, writer, peer, self._handler, self._limits).serve()
-        except (OSError, TimeoutError, h11.ProtocolError, BodyBroken):
+        except (ConnectionError, TimeoutError, h11.ProtocolError, BodyBroken):
             # The client's fault or leave: nothing of ours depends on it, and what it did not take is dropped.
+            writer.transport.abort()
+        except (OSError, KortixError) as error:
+            # After the answer began there is no other way to tell the client than to break off.
+            _LOG.warning("A connection at the door %s was broken off: %s", self._folder, error)
             writer.transport.abort()
         except asyncio.CancelledError:
             # Only `close` cancels. Returning, instead of raising, keeps asyncio's stream server from reporting it.

@@ -139,13 +139,14 @@ class PipeReader:
     """Hands on what arrives in a pipe or terminal, at once.
 
     Args:
-        descriptor: The read end; stays the caller's to close, after `close` of this.
+        descriptor: The read end; stays the caller's to close, after `close` of this, unless it is forsaken.
         take: Called with each piece.
     """
 
     def __init__(self, descriptor: int, take: Callable[[bytes], None]) -> None:
         self._descriptor = descriptor
         self._take = take
+        self._forsaken = False
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[None] = self._loop.create_future()
         os.set_blocking(descriptor, False)
@@ -172,6 +173,16 @@ class PipeReader:
         if not self.ended.done():
             self._loop.add_reader(self._descriptor, self._ready)
 
+    def forsake(self) -> None:
+        """Throw away what still comes, and close the descriptor at the end.
+
+        Programs that go on in the background may write to it: without a reader that would kill them.
+        """
+        self._take = _ignore
+        self._forsaken = True
+        if self.ended.done():
+            os.close(self._descriptor)
+
     def drain(self, limit: int = 1 << 20) -> None:
         """Take what is in the pipe now, about `limit` bytes at most."""
         while limit > 0 and not self.ended.done():
@@ -188,3 +199,9 @@ class PipeReader:
         if not self.ended.done():
             self._loop.remove_reader(self._descriptor)
             self.ended.set_result(None)
+            if self._forsaken:
+                os.close(self._descriptor)
+
+
+def _ignore(piece: bytes) -> None:
+    pass

@@ -32,7 +32,7 @@ class Output:
         self._paused: asyncio.TimerHandle | None = None
 
     def follow(self, name: str, descriptor: int) -> None:
-        """Take what arrives at a pipe's read end as the stream `name`."""
+        """Take what arrives at a pipe's read end, which is ours from now on, as the stream `name`."""
         self._readers.append(PipeReader(descriptor, lambda piece: self._take(name, piece)))
 
     def _take(self, name: str, piece: bytes) -> None:
@@ -83,10 +83,11 @@ class Output:
         self.close()
 
     def close(self) -> None:
-        """Stop reading and hand on what is held."""
+        """Hand on what there is; what comes later is nobody's."""
         for reader in self._readers:
             reader.drain()
-            reader.close()
+            reader.forsake()
+        self._readers.clear()
         if self._paused is not None:
             self._paused.cancel()
             self._paused = None

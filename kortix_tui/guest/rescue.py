@@ -18,7 +18,7 @@ from kortix_tui.guest.workspace import Workspace
 DEADLINE_S = 120.0
 _TIPS = 16
 _INNER = 32
-_WORDS = 2000
+_WORDS = 4000
 _TEMPORARY = "/tmp"
 
 
@@ -41,10 +41,13 @@ async def save(workspace: Workspace, welcome: Mapping[str, Any], session_id: str
         return _result("failed", message=f"it took longer than {DEADLINE_S:.0f} s")
     except OSError as error:
         return _result("failed", message=f"git could not be run: {error.strerror or error}")
+    except Exception as error:  # the host waits for an answer, and keeps the volume when it is not "saved"
+        return _result("failed", message=f"the rescue broke: {error!r}")
 
 
 def _result(outcome: str, commit: str | None = None, files: int = 0, message: str = "") -> dict[str, Any]:
-    return {"outcome": outcome, "commit": commit, "files": files, "message": message}
+    words = message.encode("utf-8", "replace").decode()[:_WORDS]  # names of files may be anything
+    return {"outcome": outcome, "commit": commit, "files": files, "message": words}
 
 
 class _Rescue:
@@ -207,7 +210,7 @@ class _Rescue:
             left = await ask("ls-files", "--others", "--modified", "--exclude-standard", "-z")
             names = sorted({name for name in left.split("\0") if name and not name.startswith(tuple(inside))})
             if names:
-                self._incomplete.append("these could not be saved: " + ", ".join(names)[:_WORDS])
+                self._incomplete.append("these could not be saved: " + ", ".join(names))
 
     async def _links(self, *listing: str, index: str = "index", **places: str) -> dict[str, str]:
         """Entries that name a commit of another repository, from `ls-tree -z` or `ls-files --stage -z`."""

@@ -13,7 +13,7 @@ import sys
 import time
 from typing import Any, Callable, Coroutine
 
-from kortix_tui.guest import rescue, turns, wire
+from kortix_tui.guest import turns, wire
 from kortix_tui.guest.children import Children
 from kortix_tui.guest.files import read_text, write_private, write_shared
 from kortix_tui.guest.identity import Identity
@@ -161,6 +161,7 @@ class Session:
                     await self._serve(link, serving)
                 finally:
                     self._link = None
+                    self._orders.clear()
                     for task in serving:
                         task.cancel()
                     self._shells.close_all()
@@ -204,7 +205,7 @@ class Session:
             "last_seq": self._journal.last_seq,
             "running": None if self._turn is None else {"turn_id": self._turn.turn_id, "pid": self._turn.pid},
             "ended": list(self._book.ended)[-100:],
-            "cloned": self._ready.is_set() or self._workspace.is_cloned(),
+            "cloned": self._workspace.is_cloned() or (self._ready.is_set() and not self._welcome.get("repository")),
             "fresh": self._journal.fresh,
         }
 
@@ -240,9 +241,15 @@ class Session:
         self._write_agent_files()
         if first_of_boot:
             self._end_interrupted()
-        if not self._ready.is_set() and (self._preparing is None or self._preparing.done()):
+        idle = self._preparing is None or self._preparing.done()
+        if idle and (not self._ready.is_set() or self._wants_clone()):
+            self._ready.clear()
             self._preparing = self._spawn(self._prepare())
         return stored
+
+    def _wants_clone(self) -> bool:
+        wanted = self._welcome.get("repository") and self._welcome.get("mode") != "rescue"
+        return bool(wanted) and not self._workspace.is_cloned()
 
     def _write_agent_files(self) -> None:
         token = str(self._welcome.get("agent_token") or "")
@@ -266,19 +273,18 @@ class Session:
     # --- the workspace
 
     async def _prepare(self) -> None:
-        repository = self._welcome.get("repository")
-        if repository and self._welcome.get("mode") != "rescue" and not self._workspace.is_cloned():
+        if self._wants_clone():
             self._clone_problem = None
             self._record("state", data={"name": "clone_started", "message": ""})
             try:
-                await self._workspace.clone(repository)
+                await self._workspace.clone(self._welcome["repository"])
             except (CloneFailed, OSError, KeyError) as error:
                 self._clone_problem = str(error)
                 self._record("state", data={"name": "clone_failed", "message": str(error)})
                 return
             self._record("state", data={"name": "clone_done", "message": ""})
         self._ready.set()
-        await self._record_surely("state", data={"name": "ready", "message": ""})
+        self._record("state", data={"name": "ready", "message": ""})
 
     async def _wait_ready(self) -> str | None:
         """Return when turns can run, with what is wrong when the workspace could not be made."""
@@ -354,6 +360,8 @@ class Session:
 
     async def _rescue(self, link: Link, request_id: str, number: int) -> None:
         ref = f"refs/kortix/rescue/{self.session_id}/{number}"
+        from kortix_tui.guest import rescue  # not needed to start, and starting should be quick
+
         async with self._rescuing:
             saved = await rescue.save(self._workspace, self._welcome, self.session_id, ref)
         link.post({"type": "rescue_result", "id": request_id, "ref": ref, **saved})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import re
 import signal
@@ -20,6 +21,7 @@ PROMPT_LIMIT = 64 << 20
 _PROMPT_IN_ENVIRONMENT = 64 * 1024
 _TERM_TO_KILL_S = 5.0
 _HELD_OPEN_S = 0.5
+_WORDS = 4000
 _TURN_ID = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
 
 Record = Callable[..., None]
@@ -33,12 +35,13 @@ class TurnBook:
     """
 
     def __init__(self, path: str) -> None:
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         self.started: set[str] = set()
         self.ended: dict[str, None] = {}
         data = os.pread(self._descriptor, os.fstat(self._descriptor).st_size, 0)
         whole = data[: data.rfind(b"\n") + 1]
-        os.ftruncate(self._descriptor, len(whole))  # a torn line is a turn that never began
+        self._size = len(whole)
+        os.ftruncate(self._descriptor, self._size)  # a torn line is a turn that never began
         sync_folder(os.path.dirname(path))
         for line in whole.decode("ascii", "replace").splitlines():
             mark, _, turn_id = line.partition(" ")
@@ -61,8 +64,15 @@ class TurnBook:
         self.ended[turn_id] = None
 
     def _write(self, mark: str, turn_id: str) -> None:
-        os.write(self._descriptor, f"{mark} {turn_id}\n".encode("ascii"))
-        os.fdatasync(self._descriptor)
+        line = f"{mark} {turn_id}\n".encode("ascii")
+        try:
+            if os.pwrite(self._descriptor, line, self._size) != len(line):
+                raise OSError(errno.ENOSPC, "the disk is full")
+            os.fdatasync(self._descriptor)
+        except OSError:
+            os.ftruncate(self._descriptor, self._size)
+            raise
+        self._size += len(line)
 
     def close(self) -> None:
         """Let go of the file."""
@@ -218,7 +228,8 @@ class Turn:
 def _ended(
     reason: str, *, exit_code: int | None = None, number: int | None = None, message: str = ""
 ) -> dict[str, Any]:
-    return {"exit_code": exit_code, "signal": number, "reason": reason, "message": message}
+    words = message.encode("utf-8", "replace").decode()[:_WORDS]
+    return {"exit_code": exit_code, "signal": number, "reason": reason, "message": words}
 
 
 def interrupted() -> dict[str, Any]:

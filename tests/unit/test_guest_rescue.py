@@ -295,8 +295,10 @@ async def test_what_cannot_be_saved_is_not_called_saved(checkout: Checkout) -> N
     checkout.git("config", "filter.a=b.clean", "false")
     checkout.git("config", "filter.a=b.required", "true")
     (checkout.path / "bad").write_text("bad")
+    (checkout.path / "\udcff").write_text("a name that is no text")
     result = await checkout.rescue()
     assert result["outcome"] == "failed" and "bad" in result["message"]
+    result["message"].encode()  # it can be sent and read as text
 
 
 async def test_a_submodule_as_it_was_is_no_work_and_a_changed_one_is(checkout: Checkout) -> None:

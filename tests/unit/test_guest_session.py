@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import random
+import subprocess
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -12,7 +14,7 @@ import pytest
 
 from kortix_tui.guest import turns
 from kortix_tui.guest.session import Session
-from kortix_tui.sandbox.frames import OutputRecord, TurnOrder
+from kortix_tui.sandbox.frames import OutputRecord, Repository, TurnOrder
 from tests.support.door import WAIT_S, SmallHost, open_door
 from tests.support.guest import places, running
 
@@ -298,3 +300,70 @@ async def test_a_shell_that_floods_delays_nobody(session: Session, host: SmallHo
     while await asyncio.wait_for(shell.read(), WAIT_S):
         pass
     assert shell.exit_code is not None
+
+
+async def test_what_stays_in_the_background_can_go_on_writing(
+    session: Session, host: SmallHost, short_folder: Path
+) -> None:
+    go, alive = short_folder / "go", short_folder / "alive"
+    script = f"(while [ ! -e {go} ]; do sleep 0.01; done; head -c 200000 /dev/zero && touch {alive}) & exit 0"
+    end, _, _ = await run(host, TurnOrder(turn_id="t1", command=("bash", "-c", script), cwd=""))
+    assert end.exit_code == 0
+    (short_folder / "go").touch()
+    async with asyncio.timeout(WAIT_S):
+        while not (short_folder / "alive").exists():
+            await asyncio.sleep(0.01)
+
+
+async def test_turns_leave_no_descriptors_behind(session: Session, host: SmallHost) -> None:
+    await run(host, python("print(1)", "first"))
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    for number in range(5):
+        await run(host, python("print(1)", f"t{number}"))
+        await run(host, TurnOrder(turn_id=f"n{number}", command=("/no/such",), cwd=""))
+    async with asyncio.timeout(WAIT_S):
+        while len(list(Path("/proc/self/fd").iterdir())) > before:
+            await asyncio.sleep(0.01)
+
+
+async def test_a_note_of_a_turn_that_could_not_be_written_leaves_the_book_sound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    book = turns.TurnBook(str(tmp_path / "turns"))
+    book.start("one")
+    real = os.pwrite
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", lambda descriptor, data, offset: real(descriptor, data[:3], offset))
+        with pytest.raises(OSError, match="full"):
+            book.start("two")
+    book.end("one")
+    book.start("three")
+    book.close()
+    with (tmp_path / "turns").open("a") as file:
+        file.write("S fo")  # torn
+    again = turns.TurnBook(str(tmp_path / "turns"))
+    assert again.started == {"one", "three"} and list(again.ended) == ["one"] and again.interrupted() == ["three"]
+    again.close()
+
+
+async def test_a_host_that_first_only_rescues_and_then_works(short_folder: Path) -> None:
+    origin = short_folder / "origin.git"
+    people = {f"GIT_{role}_{part}": "a@b" for role in ("AUTHOR", "COMMITTER") for part in ("NAME", "EMAIL")}
+    environment = {"PATH": os.environ["PATH"], "HOME": str(short_folder), "GIT_CONFIG_NOSYSTEM": "1", **people}
+    seed = str(short_folder / "seed")
+    for words in (
+        ("init", "-q", "-b", SID, seed), ("-C", seed, "commit", "-q", "--allow-empty", "-m", "one"),
+        ("clone", "-q", "--bare", seed, str(origin)),
+    ):  # fmt: skip
+        subprocess.run(["git", *words], check=True, env=environment)
+    repository = Repository(url=str(origin), branch=SID, base_branch="main", base_commit="")
+    host = SmallHost(SID, repository=repository, mode="rescue")
+    async with running(SID, places(short_folder)):
+        async with open_door(short_folder / "door", host):
+            assert (await (await host.connected()).rescue(1, "found dead")).outcome == "clean"
+        host.mode = "normal"
+        async with open_door(short_folder / "door", host):
+            await host.connected(2)
+            assert not host.hellos[-1].cloned
+            await host.state("clone_done")
+            assert (await run(host, TurnOrder(turn_id="t", command=("git", "status", "-sb"), cwd="")))[1]
