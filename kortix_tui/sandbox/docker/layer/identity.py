@@ -4,7 +4,9 @@ Runs once, as root, while the image is built; Python 3.9 and its standard librar
 files itself, as the tools for that differ between distributions and small images have none.
 """
 
+import compileall
 import os
+import py_compile
 import re
 import shutil
 import subprocess
@@ -90,6 +92,18 @@ def main() -> None:
     command.parent.mkdir(parents=True, exist_ok=True)
     command.unlink(missing_ok=True)
     command.symlink_to("/opt/kortix/bin/kortix")
+    compile_guest()
+
+
+def compile_guest() -> None:
+    """Keep the guest's bytecode in the image: its root is read-only later, and each start would compile it anew."""
+    guest = "/opt/kortix"
+    # Valid whatever an engine makes of a file's time.
+    mode = py_compile.PycInvalidationMode.UNCHECKED_HASH
+    compileall.compile_dir(guest, quiet=1, invalidation_mode=mode)
+    # Some images leave the standard library's bytecode out; importing writes what the supervisor needs of it.
+    if subprocess.call([guest + "/bin/python3", "-I", "-S", guest + "/supervisor.py", "--check"]) != 0:
+        refuse("its Python cannot run the supervisor.")
 
 
 if __name__ == "__main__":
