@@ -27,6 +27,26 @@ _START_SECONDS = 30.0
 _LOCK_SECONDS = 4 * _START_SECONDS
 _LOCK_NAME = "\0kortix-starts-dockerd"
 _SBIN = "/usr/local/sbin:/usr/sbin:/sbin"
+_LAUNCH = f"""\
+export PATH="$PATH:{_SBIN}"
+remove_stale() {{
+    [ -f "$1" ] || return 0
+    pid=$(cat "$1")
+    state=$(sed -n 's/^State:[[:space:]]*\\(.\\).*/\\1/p' "/proc/$pid/status" 2>/dev/null)
+    name=$(cat "/proc/$pid/comm" 2>/dev/null)
+    case "$state" in
+        "" | Z | X) ;;
+        *) [ "$name" != "$2" ] || return 0 ;;
+    esac
+    echo "Removing $1, which a killed $2 left behind."
+    rm -f -- "$1"
+}}
+log=$1
+remove_stale "$2" "$3"
+remove_stale "$4" "$5"
+shift 5
+setsid "$@" </dev/null >>"$log" 2>&1 &
+"""
 
 
 @dataclass(frozen=True)
@@ -80,17 +100,14 @@ def is_alive(pid: int, name: str, proc: Path = Path("/proc")) -> bool:
     return fields.get("Name") == name and not fields.get("State", "Z").startswith(("Z", "X"))
 
 
-def stale_files(daemon: Daemon, proc: Path = Path("/proc")) -> list[Path]:
-    """Pid files of which the process is gone, a zombie, or some other program by now."""
-    found = []
-    for path, name in ((daemon.pid_file, "dockerd"), (daemon.containerd_pid_file, "containerd")):
-        try:
-            text = path.read_text().strip()
-        except OSError:
-            continue
-        if not text.isdigit() or not is_alive(int(text), name, proc):
-            found.append(path)
-    return found
+def launch_command(daemon: Daemon) -> list[str]:
+    """What root runs to start the daemon in a session of its own; it returns at once.
+
+    It first removes the pid files of which the process is gone, a zombie, or some other program by now. That has to be
+    done by root too: others cannot even look into the folder.
+    """
+    names = (str(daemon.pid_file), "dockerd", str(daemon.containerd_pid_file), "containerd")
+    return ["sh", "-c", _LAUNCH, "sh", str(daemon.log), *names, *daemon.command]
 
 
 async def start_daemon(daemon: Daemon, progress: Progress) -> bool:
@@ -141,13 +158,7 @@ def _managers() -> list[list[str]]:
 
 async def _start_alone(daemon: Daemon, progress: Progress) -> None:
     """Start the daemon without a service manager; it survives this process."""
-    stale = stale_files(daemon)
-    if stale:
-        progress("Removing the pid files that a killed daemon left behind.")
-        remove = as_root(["rm", "-f", "--", *map(str, stale)])
-        if remove is not None:
-            await run(remove, progress, seconds=10.0)
-    command = as_root(["sh", "-c", _launch(daemon)])
+    command = as_root(launch_command(daemon))
     if command is None:
         raise EngineUnavailable(
             "The Docker daemon does not run, and starting it needs root.", hint="As root, run: kortix setup"
@@ -157,12 +168,6 @@ async def _start_alone(daemon: Daemon, progress: Progress) -> None:
     if ended.status != 0:
         raise EngineUnavailable(f"The Docker daemon could not be started: {ended.tail}", hint=f"See {daemon.log}.")
     await _wait(daemon, "The Docker daemon was started, but does not answer.")
-
-
-def _launch(daemon: Daemon) -> str:
-    """A shell command that starts the daemon in a session of its own and returns at once."""
-    log = shlex.quote(str(daemon.log))
-    return f'export PATH="$PATH:{_SBIN}"; setsid {shlex.join(daemon.command)} </dev/null >>{log} 2>&1 &'
 
 
 @asynccontextmanager

@@ -24,7 +24,15 @@ os.chdir('/workspace'); os.environ.update(HOME='/home/agent', USER='agent', PATH
 C = '#include <stdio.h>\\n#include <pthread.h>\\nvoid *f(void *p) { return p; }\\n' \\
     'int main(void) { pthread_t t; pthread_create(&t, 0, f, 0); pthread_join(t, 0); puts("compiled"); return 0; }\\n'
 open('t.c', 'w').write(C)
-open('test_it.py', 'w').write('import subprocess\\ndef test_it(tmp_path):\\n    assert subprocess.check_output(["echo", "x"])\\n')
+TEST = 'import subprocess\\ndef test_it(tmp_path):\\n    assert subprocess.check_output(["echo", "x"])\\n'
+open('test_it.py', 'w').write(TEST)
+SERVER = "const h=require('http');const s=h.createServer((q,r)=>r.end('served'));" \\
+    "s.listen(0,()=>h.get({port:s.address().port},r=>r.on('data',d=>{console.log(''+d);s.close()})))"
+open('server.js', 'w').write(SERVER)
+POOL = 'from concurrent.futures import ProcessPoolExecutor as P; print(sum(P(2).map(abs, [1, -2])))'
+open('pool.py', 'w').write(POOL)
+WAL = 'import sqlite3; print(sqlite3.connect("d").execute("pragma journal_mode=wal").fetchone())'
+open('wal.py', 'w').write(WAL)
 COMMANDS = {
     'git': 'git init -q r && cd r && git -c user.name=a -c user.email=a@b commit -q --allow-empty -m one && git gc -q'
            ' && git worktree add -q ../w && git clone -q . ../c && git log --oneline | wc -l',
@@ -33,11 +41,10 @@ COMMANDS = {
     'strace': 'strace -f -o trace ./t && grep -c exit_group trace',
     'pytest': 'python3 -m pytest -q test_it.py',
     'asyncio': 'python3 -c "import asyncio; print(asyncio.run(asyncio.create_subprocess_exec(\\'true\\')).pid > 0)"',
-    'processes': 'python3 -c "from concurrent.futures import ProcessPoolExecutor as P; print(sum(P(2).map(abs, [1, -2])))"',
-    'sqlite': 'python3 -c "import sqlite3; c = sqlite3.connect(\\'d\\'); c.execute(\\'pragma journal_mode=wal\\'); print(1)"',
+    'processes': 'python3 pool.py',
+    'sqlite': 'python3 wal.py',
     'node': 'node -e "require(\\'fs\\').promises.readFile(\\'t.c\\').then(b => console.log(b.length))"',
-    'node server': 'node -e "const h=require(\\'http\\');const s=h.createServer((q,r)=>r.end(\\'served\\'));'
-                   's.listen(0,()=>h.get({port:s.address().port},r=>r.on(\\'data\\',d=>{console.log(\\'\\'+d);s.close()})))"',
+    'node server': 'node server.js',
     'threads': 'node -e "const {Worker}=require(\\'worker_threads\\');new Worker(\\'console.log(7)\\',{eval:true})"',
     'make': 'printf "all:\\\\n\\\\techo made\\\\n" > Makefile && make -s -j4',
     'search': 'rg -c pthread t.c',

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kortix_tui.runtime import daemon
-from kortix_tui.runtime.daemon import Daemon, is_alive, running_daemon, stale_files
+from kortix_tui.runtime.daemon import Daemon, is_alive, launch_command, running_daemon
 
 SLEEP = shutil.which("sleep") or "/bin/sleep"
 NEW_NETWORK = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--net"]
@@ -21,7 +21,23 @@ NEW_NETWORK = ["unshare", "--net"] if os.geteuid() == 0 else ["unshare", "--map-
 
 @pytest.fixture
 def places(tmp_path: Path) -> Daemon:
-    return Daemon(pid_file=tmp_path / "docker.pid", containerd_pid_file=tmp_path / "containerd.pid")
+    return Daemon(
+        pid_file=tmp_path / "docker.pid",
+        containerd_pid_file=tmp_path / "containerd.pid",
+        log=tmp_path / "log",
+        command=("echo", "started with", "two words"),
+    )
+
+
+def removed(places: Daemon) -> list[Path]:
+    """Start the daemon and see which of its files went before."""
+    before = [path for path in (places.pid_file, places.containerd_pid_file) if path.exists()]
+    subprocess.run(launch_command(places), check=True, timeout=20)
+    deadline = time.monotonic() + 20
+    while not places.log.exists() or not places.log.read_text().endswith("started with two words\n"):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    return [path for path in before if not path.exists()]
 
 
 @pytest.fixture
@@ -41,14 +57,14 @@ def wait_until_alive(process: subprocess.Popen[bytes]) -> None:
 
 
 def test_no_files_nothing_stale(places: Daemon) -> None:
-    assert stale_files(places) == []
+    assert removed(places) == []
 
 
 def test_a_file_of_a_dead_process_is_stale(places: Daemon) -> None:
     with subprocess.Popen([SLEEP, "0"]) as gone:
         pass
     places.pid_file.write_text(f"{gone.pid}\n")
-    assert stale_files(places) == [places.pid_file]
+    assert removed(places) == [places.pid_file]
 
 
 def test_a_file_of_a_zombie_is_stale(places: Daemon, named: Path) -> None:
@@ -56,24 +72,24 @@ def test_a_file_of_a_zombie_is_stale(places: Daemon, named: Path) -> None:
         try:
             wait_until_alive(zombie)
             places.pid_file.write_text(str(zombie.pid))
-            assert stale_files(places) == []
+            assert removed(places) == []
         finally:
             zombie.kill()
         os.waitid(os.P_PID, zombie.pid, os.WEXITED | os.WNOWAIT)  # it has ended, and nobody has fetched its status
         assert Path(f"/proc/{zombie.pid}").exists()
-        assert stale_files(places) == [places.pid_file]
+        assert removed(places) == [places.pid_file]
 
 
 def test_a_number_that_another_program_has_by_now_is_stale(places: Daemon) -> None:
     places.pid_file.write_text(str(os.getpid()))
     places.containerd_pid_file.write_text(str(os.getpid()))
-    assert stale_files(places) == [places.pid_file, places.containerd_pid_file]
+    assert removed(places) == [places.pid_file, places.containerd_pid_file]
 
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "99999999999"])
 def test_garbage_is_stale(text: str, places: Daemon) -> None:
     places.pid_file.write_text(text)
-    assert stale_files(places) == [places.pid_file]
+    assert removed(places) == [places.pid_file]
 
 
 def test_a_daemon_in_another_network_is_not_in_the_way(named: Path) -> None:

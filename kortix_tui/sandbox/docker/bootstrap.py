@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -44,7 +43,7 @@ async def bootstrap(
         tag: Its name.
         packages: What it holds beside the essential ones.
         progress: Gets each line.
-        cache: Where the archive lies meanwhile (some 250 MB).
+        cache: Where the archive lies meanwhile (some 250 MB); the caller sees to it that one build uses it at a time.
         mirror: The operator's package mirror, in place of the machine's own.
         labels: Put on the image.
         ask: Asked before mmdebstrap is installed on this machine; without it, a missing one is an error.
@@ -56,8 +55,12 @@ async def bootstrap(
     sources = await asyncio.to_thread(machine_sources, mirror=mirror)
     if shutil.which(_TOOL) is None:
         await _install_tool(progress, ask)
-    await asyncio.to_thread(cache.mkdir, parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix="base-", dir=cache))
+    # Only root can do it everywhere; without, mmdebstrap looks for another way, such as a user namespace.
+    privileged = os.geteuid() == 0 or (shutil.which("sudo") is not None and (ask is not None or await _may_sudo()))
+    # The caller holds the build lock: a folder of this name is what a killed build left.
+    folder = cache / "base"
+    await _remove(folder, privileged=privileged)
+    await asyncio.to_thread(folder.mkdir, parents=True)
     try:
         archive = folder / "base.tar"
         command = [
@@ -72,11 +75,10 @@ async def bootstrap(
             str(archive),
             *sources.lines,
         ]
-        progress(f"Making the base image from the package mirror of this machine ({sources.suite}).")
-        # As root it works everywhere; without, mmdebstrap looks for another way (user namespaces), which needs a
-        # temporary folder that is not in a private home.
-        if os.geteuid() == 0 or await _may_sudo():
+        if privileged:
+            # Its root file system is made beside the archive; others than root could not reach that in a private home.
             command = as_root(["env", f"TMPDIR={folder}", *command]) or command
+        progress(f"Making the base image from the package mirror of this machine ({sources.suite}).")
         ended = await run(command, progress, seconds=20 * _MINUTES)
         if ended.status != 0:
             raise BuildFailed(
@@ -86,7 +88,13 @@ async def bootstrap(
         progress("Importing the base image.")
         await import_archive(engine, archive, tag, labels, seconds=5 * _MINUTES)
     finally:
-        await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
+        await _remove(folder, privileged=privileged)
+
+
+async def _remove(folder: Path, *, privileged: bool) -> None:
+    """Remove what may be root's, and never what may still be mounted in it."""
+    command = ["rm", "-rf", "--one-file-system", "--", str(folder)]
+    await run((as_root(command) if privileged else None) or command, lambda _: None, seconds=_MINUTES)
 
 
 async def _install_tool(progress: Progress, ask: Ask | None) -> None:
