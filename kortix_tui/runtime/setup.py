@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 import shutil
 from dataclasses import dataclass
+from pathlib import Path
 
 from kortix_tui.base.errors import EngineUnavailable, Refused
 from kortix_tui.base.settings import Settings
 from kortix_tui.runtime.daemon import Daemon, daemon_program, start_daemon
-from kortix_tui.runtime.membership import GROUP, is_member, user_name
+from kortix_tui.runtime.membership import GROUP, is_member, lacks_new_group, user_name
 from kortix_tui.sandbox.commands import Ask, Progress, as_root, run
 from kortix_tui.sandbox.docker.endpoint import Discovery, discover
 from kortix_tui.sandbox.docker.provider import DockerProvider
@@ -96,6 +97,11 @@ async def _bring_up(
         if not is_member(user_name()):
             await _join_group(ask, progress)
             did.append(f"added {user_name()} to the group {GROUP}")
+        elif not lacks_new_group():
+            raise EngineUnavailable(
+                f"{found.failure().message} It is in the group {GROUP}, which does not help here.",
+                hint=f"Look at who may use the socket: ls -l {daemon.socket}",
+            )
         return found
     if found.endpoint is None:
         raise found.failure()
@@ -103,8 +109,10 @@ async def _bring_up(
 
 
 def _is_elsewhere(found: Discovery, daemon: Daemon) -> bool:
-    own = f"unix://{daemon.socket}"
-    return any(attempt.endpoint.chosen and attempt.endpoint.url != own for attempt in found.attempts)
+    """Whether a person chose an engine that is not the one we would start."""
+    chosen = [attempt.endpoint.url for attempt in found.attempts if attempt.endpoint.chosen]
+    own = daemon.socket.resolve()  # /var/run is a link to /run on most machines
+    return any(not url.startswith("unix://") or Path(url.removeprefix("unix://")).resolve() != own for url in chosen)
 
 
 async def _install(ask: Ask, progress: Progress) -> None:

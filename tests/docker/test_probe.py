@@ -8,15 +8,15 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from engine import PYTHON, Bench, bench, docker
+from engine import PYTHON, WAIT, Bench, bench, docker
 
 from kortix_tui.base.errors import EngineUnavailable
 from kortix_tui.base.paths import Home
 from kortix_tui.base.settings import Settings
 from kortix_tui.base.words import Level
 from kortix_tui.runtime.doctor import examine
-from kortix_tui.sandbox.docker import inside
-from kortix_tui.sandbox.docker.probe import PROBE_INSTALL, probe_isolation
+from kortix_tui.sandbox.docker import inside, probe
+from kortix_tui.sandbox.docker.probe import probe_isolation
 from kortix_tui.sandbox.docker.provider import DockerProvider
 
 pytestmark = pytest.mark.docker
@@ -34,13 +34,21 @@ async def test_every_property_holds(desk: Bench, short_folder: Path) -> None:
     assert [finding for finding in findings if not finding.held] == []
 
 
-async def test_nothing_stays_behind(desk: Bench) -> None:
+async def test_nothing_stays_behind_and_what_a_killed_probe_left_is_removed(
+    desk: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(probe, "PROBE_INSTALL", desk.install_id)
     await probe_isolation(desk.provider, desk.image)
-    sessions = {state.session_id for state in await desk.provider.owned(PROBE_INSTALL)}
-    # Other tests may probe at this moment; ours is gone when its volumes are.
-    assert await desk.provider.owned_volumes(PROBE_INSTALL) <= sessions | await desk.provider.owned_volumes(
-        PROBE_INSTALL
-    )
+    assert await desk.provider.owned(desk.install_id) == []
+    assert await desk.provider.owned_volumes(desk.install_id) == set()
+
+    left = desk.spec()
+    await desk.provider.start(left, command=WAIT)
+    await probe_isolation(desk.provider, desk.image)
+    assert await desk.provider.inspect(left.session_id) is not None  # young: it may belong to a probe that runs
+    monkeypatch.setattr(probe, "_LEFTOVER_SECONDS", -60)
+    await probe_isolation(desk.provider, desk.image)
+    assert await desk.provider.inspect(left.session_id) is None
     assert await desk.provider.owned_volumes(desk.install_id) == set()
 
 
