@@ -11,7 +11,7 @@ from typing import Callable, Mapping, Protocol, Sequence
 
 from kortix_tui.guest.identity import Identity, signal_group
 
-_OUTPUT_LIMIT = 4 << 20
+_OUTPUT_LIMIT = 32 << 20
 _HELD_OPEN_S = 0.5
 
 
@@ -20,7 +20,7 @@ class Finished:
 
     Args:
         status: Its exit status; negative is the signal that ended it; `None` when the deadline did.
-        stdout: The beginning of what it wrote, up to 4 MiB.
+        stdout: The beginning of what it wrote, up to 32 MiB.
         stderr: The same of its errors.
     """
 
@@ -182,6 +182,8 @@ class PipeReader:
         self._forsaken = True
         if self.ended.done():
             os.close(self._descriptor)
+        else:
+            self.resume()
 
     def drain(self, limit: int = 1 << 20) -> None:
         """Take what is in the pipe now, about `limit` bytes at most."""

@@ -134,7 +134,8 @@ def open_change(options: argparse.Namespace) -> Any:
     if git("status", "--porcelain"):
         warn("the working tree has changes that are not committed; they are not part of the change request")
     if not options.no_push:
-        git("push", "--quiet", "origin", f"HEAD:refs/heads/{branch}")
+        # The branch is this session's alone, and agents amend and rebase: what was pushed before may be replaced.
+        git("push", "--quiet", "origin", f"+HEAD:refs/heads/{branch}")
     proposal = {"title": options.title, "description": options.description, "head_commit": head}
     return ask("POST", "cr", proposal)
 

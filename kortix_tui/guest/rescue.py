@@ -238,7 +238,7 @@ class _Rescue:
         listed = await self._git("for-each-ref", "--format=%(objectname)", *names)
         tips = [head] if head else []
         tips += listed.split()
-        for name in ("MERGE_HEAD", "REBASE_HEAD", "CHERRY_PICK_HEAD", "ORIG_HEAD"):
+        for name in ("MERGE_HEAD", "REBASE_HEAD", "CHERRY_PICK_HEAD"):
             tip = await self._ask("rev-parse", "--quiet", "--verify", f"{name}^{{commit}}")
             tips += [tip] if tip else []
         kept: list[str] = []

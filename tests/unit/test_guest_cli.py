@@ -86,6 +86,14 @@ async def test_a_detached_head_is_pushed_to_the_session_branch(agent: Agent) -> 
     assert agent.git("ls-remote", "origin", f"refs/heads/{SID}").split()[0] == head
 
 
+async def test_commits_that_were_changed_since_are_pushed_again(agent: Agent) -> None:
+    agent.commit("file")
+    assert (await agent.run("cr", "open", "--title", "x"))[0] == 0
+    agent.git("commit", "-q", "--amend", "-m", "better")
+    assert (await agent.run("cr", "open", "--title", "x"))[0] == 0
+    assert agent.host.proposals[-1].head_commit == agent.git("ls-remote", "origin", f"refs/heads/{SID}").split()[0]
+
+
 async def test_without_pushing_only_the_proposal_is_made(agent: Agent) -> None:
     head = agent.commit("file")
     assert (await agent.run("cr", "open", "--title", "x", "--no-push"))[0] == 0

@@ -191,6 +191,14 @@ async def test_other_branches_and_the_stash_come_along(checkout: Checkout) -> No
     assert checkout.holds(other) and checkout.holds(stash)
 
 
+async def test_commits_that_a_rebase_replaced_are_not_unsaved_work(checkout: Checkout) -> None:
+    checkout.commit("b")
+    checkout.git("commit", "-q", "--amend", "-m", "better")
+    checkout.git("rebase", "-q", "--force-rebase", "origin/main")
+    checkout.git("push", "-q", "origin", f"HEAD:refs/heads/{SID}")
+    assert (await checkout.rescue())["outcome"] == "clean"
+
+
 async def test_remote_refs_that_the_agent_made_up_do_not_count(checkout: Checkout) -> None:
     head = checkout.commit("b")
     checkout.git("update-ref", f"refs/remotes/origin/{SID}", head)
