@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
+from textual import events
 from textual.app import App
 from textual.filter import LineFilter, Monochrome, NoColor
 from textual.message import Message
@@ -23,6 +24,7 @@ from kortix_tui.console.bridge import Bridge, Facts
 from kortix_tui.console.clipboard import Clipboard
 from kortix_tui.console.commands import PaletteCommands, build_commands
 from kortix_tui.console.driver import ConsoleDriver
+from kortix_tui.console.key_line import KeyLine
 from kortix_tui.console.keymap import Keymap, Where, bindings
 from kortix_tui.console.safety import ColourlessFilter, OutputFilter
 from kortix_tui.console.screens.change import ChangeScreen
@@ -58,6 +60,11 @@ class KortixApp(App[Leave]):
     ]  # fmt: skip
     CSS = """
     CommandPalette { background: $background 60%; }
+    CommandPalette > Vertical { width: 76; max-width: 96%; background: $surface; }
+    CommandPalette #--input { background: $surface; border: none; padding: 0 1; height: 2; }
+    CommandPalette SearchIcon { display: none; }
+    CommandPalette CommandList { background: $surface; border: none; scrollbar-size-vertical: 0; }
+    CommandPalette CommandInput, CommandPalette CommandInput:focus { background: $panel; border: none; padding: 0 1; }
     """
 
     class Woken(Message):
@@ -97,6 +104,7 @@ class KortixApp(App[Leave]):
         self.clock: Clock = clock or SystemClock()
         self.keymap = Keymap(keymap)
         self.set_keymap(self.keymap.overrides)
+        self._keys = KeyLine(self, super().on_event)
         self._host = host
         self._ticking = ticking
         self.ticker = Ticker(self, self.terminal.frames_per_second)
@@ -133,6 +141,13 @@ class KortixApp(App[Leave]):
             asyncio.get_running_loop().add_signal_handler(number, lambda: self.exit(Leave.BACKGROUND))
         if self._problems:
             self.call_after_refresh(self.say, self._problems[0], "warning", keep=True)
+
+    async def on_event(self, event: events.Event) -> None:
+        """Keys and pastes from the terminal stand in line; everything else goes its way."""
+        if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
+            await self._keys.take(event)
+        else:
+            await super().on_event(event)
 
     def _wake(self) -> None:
         """Called by the bridge's threads; posting a message is all that may be done there."""

@@ -108,6 +108,8 @@ class Bridge:
         """End the threads. An act that is under way is not waited for: it is stored, and the host goes on with it."""
         self._ended.set()
         self._again.set()
+        for _ in range(WORKERS):
+            self._acts.put(_nothing)  # wakes those that wait for an act
         for thread in self._threads:
             thread.join(JOIN_SECONDS)
 
@@ -243,6 +245,10 @@ class Bridge:
         """Call the answers that have come; on the user interface only."""
         while self._answers:
             self._answers.popleft()()
+
+
+def _nothing() -> None:
+    """An act that does nothing."""
 
 
 def _call(function: Callable[[Any], None], value: Any) -> Callable[[], None]:

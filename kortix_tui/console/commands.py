@@ -26,7 +26,6 @@ def build_commands(app: KortixApp) -> CommandRegistry:
             Command(("cr",), "Open a change request", app.go_change, "NUMBER", lambda _: _numbers(app)),
             Command(("logs",), "The log of a session", app.go_logs, "ID", lambda _: _sessions(app)),
             Command(("theme",), "Another theme", app.use_theme, "NAME", lambda _: app.theme_names),
-            Command(("quit", "q"), "Quit", lambda _: app.action_app_quit()),
         ]
     )
     for entry in ACTIONS:
@@ -37,9 +36,15 @@ def build_commands(app: KortixApp) -> CommandRegistry:
                     entry.title,
                     lambda _, name=entry.method: app.run_named(name),  # type: ignore[misc]
                     enabled=lambda name=entry.method: app.can_run(name),  # type: ignore[misc]
+                    hint=_hint(app.keymap.shown(entry.id), entry.command),
                 )
             )
+    registry.add(Command(("quit", "q"), "Quit", lambda _: app.action_app_quit(), hint=app.keymap.shown("app.quit")))
     return registry
+
+
+def _hint(key: str, command: str) -> str:
+    return "   ".join(part for part in (key, f"kortix {command}" if command else "") if part)
 
 
 def _numbers(app: KortixApp) -> Iterable[str]:
@@ -61,9 +66,7 @@ class PaletteCommands(Provider):
     async def discover(self) -> Hits:
         """Everything that can be done now."""
         for command in self._commands:
-            yield DiscoveryHit(
-                Content(visible_line(command.title)), lambda run=command.run: run(""), help=command.names[0]
-            )
+            yield DiscoveryHit(Content(visible_line(command.title)), lambda run=command.run: run(""), help=command.hint)
 
     async def search(self, query: str) -> Hits:
         """What matches."""
@@ -72,5 +75,5 @@ class PaletteCommands(Provider):
             score = matcher.match(f"{command.title} {command.names[0]}")
             if score > 0:
                 yield Hit(
-                    score, Content(visible_line(command.title)), lambda run=command.run: run(""), help=command.names[0]
+                    score, Content(visible_line(command.title)), lambda run=command.run: run(""), help=command.hint
                 )

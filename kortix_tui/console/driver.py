@@ -130,12 +130,11 @@ class ConsoleDriver(LinuxDriver):
         try:
             while not self.exit_event.is_set():
                 if selector.select(POLL_SECONDS):
-                    try:
-                        data = os.read(self.fileno, READ_SIZE)
-                    except OSError:
-                        return  # the terminal is gone; SIGHUP tells the app
+                    data = self._read()
                     if not data:
-                        self.exit_event.wait(POLL_SECONDS)  # end of a piped input: do not spin
+                        # The terminal is gone, not always with a SIGHUP. Nobody can press a key any more.
+                        self._app.call_later(self._app.exit)
+                        return
                     self._dispatch(parser, decoder.feed(data))
                 for event in parser.tick():
                     self.process_message(event)
@@ -144,6 +143,12 @@ class ConsoleDriver(LinuxDriver):
             with contextlib.suppress(EOFError, ParseError):
                 for _ in parser.feed(""):
                     pass
+
+    def _read(self) -> bytes:
+        try:
+            return os.read(self.fileno, READ_SIZE)
+        except OSError:
+            return b""
 
     def _dispatch(self, parser: XTermParser, text: str) -> None:
         if not text:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from console_source import MemorySource, a_change, a_day
+from textual import events
 from textual.app import App
 from textual.pilot import Pilot
 
@@ -58,8 +59,8 @@ def test_every_action_is_there_and_every_deed_has_a_command() -> None:
     owners: dict[Where, tuple[type, ...]] = {
         Where.ALL: (KortixApp, SessionsScreen),
         Where.MOVE: (LogPane,),
-        Where.LIST: (VirtualTable,),
-        Where.PAGER: (LogPane, DiffView),
+        Where.LIST: (VirtualTable, SessionsScreen),
+        Where.PAGER: (LogPane, SessionsScreen),
         Where.LOG: (LogPane,),
         Where.DIFF: (DiffView,),
         Where.SESSIONS: (SessionsScreen,),
@@ -287,6 +288,23 @@ async def test_views_filters_and_the_way_back(console: Make, until: Until) -> No
         assert isinstance(app.screen, InboxScreen)
         await pilot.press("question_mark", "slash", *"merge", "escape", "q")
         assert isinstance(app.screen, InboxScreen)
+
+
+async def test_keys_typed_ahead_go_where_they_were_meant(console: Make, until: Until) -> None:
+    """A burst, as a slow link or a paste into the terminal makes it: nothing of a filter becomes an act."""
+    source = a_day()
+    app = console(source)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await begin(app, pilot, until)
+        for key in ("slash", *"xrnqD", "enter"):
+            app.post_message(events.Key(key, key if len(key) == 1 else None))
+        await until(pilot, lambda: app.screen.query_one(VirtualTable).filter.text == "xrnqD")
+        await until(pilot, lambda: isinstance(app.focused, VirtualTable))
+        assert source.calls == []
+        for key in ("3", "enter", "m", "y", "enter"):
+            app.post_message(events.Key(key, key if len(key) == 1 else None))
+        await until(pilot, lambda: isinstance(app.screen, ChangeScreen))
+        assert not [call for call in source.calls if call[0] == "merge"]
 
 
 async def test_commands_are_typed(console: Make, until: Until) -> None:

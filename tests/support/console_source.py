@@ -8,7 +8,7 @@ from typing import Any
 
 from kortix_tui.base.errors import Conflict, NotFound, Refused
 from kortix_tui.base.words import Activity, ChangeStatus, PromptState, SessionStatus, Wanted
-from kortix_tui.repository.diff import DiffSummary, FileChange, FileKind, FileStatus
+from kortix_tui.repository.difference import DiffSummary, FileChange, FileKind, FileStatus
 from kortix_tui.runtime.views import (
     ChangeDetail,
     ChangeView,
@@ -30,7 +30,7 @@ class FixedClock:
 
     def __init__(self, now: datetime = NOW) -> None:
         self._now = now
-        self.seconds = 1000.0
+        self.seconds = 0.0  # below any real clock, so that it decides
 
     def now(self) -> datetime:
         return self._now

@@ -128,19 +128,25 @@ class ViewScreen(Screen[None]):
 
     # Filter, search, commands.
 
-    @on(VirtualTable.FilterWanted)
-    def _ask_filter(self, event: VirtualTable.FilterWanted) -> None:
-        self.line.ask(Purpose.FILTER, event.table.filter.text)
+    def action_list_filter(self) -> None:
+        """Type a filter for the list with the focus."""
+        if isinstance(self.focused, VirtualTable):
+            self._filtered = self.focused
+            self.line.ask(Purpose.FILTER, self.focused.filter.text)
 
-    @on(Pager.SearchWanted)
-    def _ask_search(self, event: Pager.SearchWanted) -> None:
-        self._searched = event.pager
-        self.line.ask(Purpose.SEARCH)
+    def action_pager_search(self) -> None:
+        """Type what to search for in the pane with the focus."""
+        if isinstance(self.focused, Pager):
+            self._searched = self.focused
+            self.line.ask(Purpose.SEARCH)
 
+    _filtered: VirtualTable | None = None
     _searched: Pager | None = None
 
     def main_table(self) -> VirtualTable | None:
-        """The table that a filter goes to."""
+        """The table that a filter goes to: where it was asked for, else the first."""
+        if self._filtered is not None and self._filtered.is_attached:
+            return self._filtered
         tables = self.query(VirtualTable)
         return tables.first() if tables else None
 

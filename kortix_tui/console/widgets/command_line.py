@@ -24,6 +24,7 @@ class Command:
         argument: Word for what it takes, or empty.
         complete: Gives possible arguments for what was typed of one.
         enabled: Whether it can be done now.
+        hint: Its key and the command line that does the same, for the palette.
     """
 
     names: tuple[str, ...]
@@ -32,6 +33,7 @@ class Command:
     argument: str = ""
     complete: Complete = _nothing
     enabled: Callable[[], bool] = field(default=lambda: True)
+    hint: str = ""
 
 
 @dataclass(frozen=True)

@@ -130,8 +130,6 @@ class ConfirmDialog(Dialog[bool]):
     @on(Input.Submitted)
     def _typed(self, event: Input.Submitted) -> None:
         event.stop()
-        if not self.armed:
-            return
         if event.value == self._expected:
             self.dismiss(True)
         else:

@@ -44,18 +44,17 @@ class Dialog(ModalScreen[T]):
         self._clock = clock
         self._armed_at = clock() + GUARD_SECONDS
 
-    @property
-    def armed(self) -> bool:
-        """Whether keys count by now."""
-        return self._clock() >= self._armed_at
-
     def disarm(self) -> None:
         """The content changed: keys must wait again."""
         self._armed_at = self._clock() + GUARD_SECONDS
 
     def drop_early(self, event: events.Key) -> bool:
-        """Swallow a key that came too soon; whether it was."""
-        if self.armed:
+        """Swallow a key that came too soon; whether it was.
+
+        What counts is when it was typed: a key that waited while the console was busy is no answer to what it
+        could not have shown yet.
+        """
+        if min(self._clock(), event.time) >= self._armed_at:
             return False
         event.stop()
         event.prevent_default()

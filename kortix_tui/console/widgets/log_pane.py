@@ -97,7 +97,8 @@ class LogPane(Pager):
             parts.append("follow")
         else:
             parts.append(f"{self.new_lines} below" if self.new_lines else "end")
-        parts.append(f"{self._store.end - self._store.first} lines")
+        count = self._store.end - self._store.first
+        parts.append(f"{count} line{'s' * (count != 1)}")
         return " · ".join(parts)
 
     # Moving.

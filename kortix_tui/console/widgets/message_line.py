@@ -66,7 +66,6 @@ class MessageLine(Horizontal):
     MessageLine > #prompt { width: 3; }
     MessageLine > Input { height: 1; border: none; padding: 0; background: $background; width: 1fr; }
     MessageLine > Input:focus { border: none; background: $background; }
-    MessageLine > .hidden { display: none; }
     """
 
     class Changed(Message):
@@ -96,7 +95,8 @@ class MessageLine(Horizontal):
         super().__init__(id=id)
         self._said = _Said()
         self._prompt = _Prompt()
-        self._input = _LineInput(classes="hidden", id="typed")
+        self._input = _LineInput(id="typed")
+        self._prompt.display = self._input.display = False
         self._purpose: Purpose | None = None
         self._before: Widget | None = None
         self._complete: Callable[[str], list[str]] | None = None
@@ -151,12 +151,12 @@ class MessageLine(Horizontal):
         self._complete = complete
         self._place = len(self._history[purpose])
         self._prompt.sign = _PROMPTS[purpose]
-        self._said.add_class("hidden")
-        self._prompt.remove_class("hidden")
-        self._input.remove_class("hidden")
+        self._said.display = False
+        self._prompt.display = self._input.display = True
         self._input.value = value
         self._input.cursor_position = len(value)
-        self._input.focus()
+        # At once, not later as `focus()` does: the next key is meant for the input already.
+        self.screen.set_focus(self._input)
 
     def take(self, key: str) -> bool:
         """A key of the input that is the line's own; whether it was."""
@@ -214,21 +214,17 @@ class MessageLine(Horizontal):
     def _close(self) -> None:
         self._purpose = None
         self._complete = None
-        self._input.add_class("hidden")
-        self._prompt.add_class("hidden")
-        self._said.remove_class("hidden")
+        self._prompt.display = self._input.display = False
+        self._said.display = True
         before, self._before = self._before, None
-        if before is not None and before.is_attached:
-            before.focus()
-        else:
-            self._input.blur()
+        self.screen.set_focus(before if before is not None and before.is_attached else None)
 
 
 class _Prompt(Bar):
     """The sign before the input."""
 
     def __init__(self) -> None:
-        super().__init__(id="prompt", classes="hidden")
+        super().__init__(id="prompt")
         self.sign = ""
 
     def left(self) -> Sequence[Part]:

@@ -58,13 +58,6 @@ class Pager(Widget, can_focus=True):
             super().__init__()
             self.text = text
 
-    class SearchWanted(Message):
-        """The person wants to type what to search for."""
-
-        def __init__(self, pager: Pager) -> None:
-            super().__init__()
-            self.pager = pager
-
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
         self._frame: list[Strip] = []
@@ -247,10 +240,6 @@ class Pager(Widget, can_focus=True):
     def action_pager_right(self) -> None:
         """Scroll right."""
         self.slide(SIDE_CELLS)
-
-    def action_pager_search(self) -> None:
-        """Ask what to search for."""
-        self.post_message(self.SearchWanted(self))
 
     def action_move_yank(self) -> None:
         """Copy."""

@@ -98,13 +98,6 @@ class VirtualTable(Pager):
             """The table."""
             return self.table
 
-    class FilterWanted(Message):
-        """The person wants to type a filter."""
-
-        def __init__(self, table: VirtualTable) -> None:
-            super().__init__()
-            self.table = table
-
     def __init__(
         self,
         columns: Sequence[Column],
@@ -343,10 +336,6 @@ class VirtualTable(Pager):
         """Open the row under the cursor."""
         if self._cursor is not None:
             self.post_message(self.Selected(self, self._cursor))
-
-    def action_list_filter(self) -> None:
-        """Ask for a filter."""
-        self.post_message(self.FilterWanted(self))
 
     def action_list_sort(self) -> None:
         """Sort by the next column, first down, then up."""

@@ -1,0 +1,71 @@
+"""Keys stand in line: each is given out when the one before has done all that it does.
+
+Textual hands keys on as fast as they come, and looks their bindings up later. What is typed quickly, pasted into
+the terminal, or late on a slow link would so be taken by whatever has the focus *then*: of `/x`, the `x` would stop
+a session instead of being searched for.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any
+
+from textual.app import App
+from textual.dom import DOMNode
+from textual.events import Event
+from textual.message_pump import MessagePump
+
+OVERDUE_SECONDS = 0.5
+"""A key that takes longer, because its widget went away with it, no longer holds the others up."""
+PASSES = 2
+"""A binding often posts a message, whose handler then opens a screen: the second pass waits for that."""
+
+
+class KeyLine:
+    """Delivers keys and pastes one after the other."""
+
+    def __init__(self, app: App[Any], deliver: Callable[[Event], Awaitable[None]]) -> None:
+        """Make an empty line.
+
+        Args:
+            app: Whose widgets take the keys.
+            deliver: Gives one to the widget that has the focus.
+        """
+        self._app = app
+        self._deliver = deliver
+        self._waiting: deque[Event] = deque()
+        self._number = 0
+        self._busy = False
+
+    async def take(self, event: Event) -> None:
+        """Deliver an event now or when its turn comes."""
+        self._waiting.append(event)
+        if not self._busy:
+            await self._next()
+        elif len(self._waiting) == 1:
+            self._app.set_timer(OVERDUE_SECONDS, partial(self._done, self._number))
+
+    async def _next(self) -> None:
+        if not self._waiting:
+            self._busy = False
+            return
+        self._busy = True
+        self._number += 1
+        target: DOMNode = self._app.focused or self._app.screen
+        await self._deliver(self._waiting.popleft())
+        self._follow(self._number, [*target.ancestors_with_self] * PASSES)
+
+    def _follow(self, number: int, nodes: Sequence[MessagePump]) -> None:
+        """Go the way that the event goes, from queue to queue; whatever is in them is done by then."""
+        for place, node in enumerate(nodes):
+            if node.is_running and node.call_later(partial(self._follow, number, nodes[place + 1 :])):
+                return
+        self._app.call_later(self._done, number)
+
+    async def _done(self, number: int) -> None:
+        if number == self._number and self._busy:
+            await self._next()
+            if self._busy and self._waiting:
+                self._app.set_timer(OVERDUE_SECONDS, partial(self._done, self._number))

@@ -1,0 +1,233 @@
+"""I10: what comes from outside never reaches the terminal as control sequences or markup, and nothing hides."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import pytest
+from hostile import corpus
+from pseudo_terminal import ALLOWED, CONTROL, PseudoTerminal
+from rich.segment import Segment
+from rich.style import Style
+from textual.app import App, ComposeResult
+from textual.color import Color
+from textual.content import Content
+from textual.filter import LineFilter
+from textual.widget import Widget
+from textual.widgets import Input, OptionList, Static, TextArea
+
+from kortix_tui.base.text import visible, visible_line
+from kortix_tui.console.safety import OutputFilter, is_clean
+from kortix_tui.console.theme import load_themes
+from kortix_tui.console.widgets.bar import Part
+from kortix_tui.console.widgets.choice_field import ChoiceField
+from kortix_tui.console.widgets.confirm import ConfirmDialog, Tier
+from kortix_tui.console.widgets.diff_view import DiffView
+from kortix_tui.console.widgets.lines import LineRing, LogLine
+from kortix_tui.console.widgets.log_pane import LogPane
+from kortix_tui.console.widgets.message_line import MessageLine
+from kortix_tui.console.widgets.pane import Pane
+from kortix_tui.console.widgets.patch import PatchModel
+from kortix_tui.console.widgets.prompt_dialogs import NewSessionDialog, PromptDialog
+from kortix_tui.console.widgets.status_bar import Status, StatusBar, Tab, TabBar
+from kortix_tui.console.widgets.table import Cell, Column, Row, VirtualTable
+from kortix_tui.console.widgets.text_pane import TextPane
+
+TEXTS = corpus()
+PAGE = 28
+
+
+def table(texts: list[str]) -> Widget:
+    made = VirtualTable([Column("a", texts[0], 20), Column("b", "B", 20, grow=True)])
+    made.set_rows(Row(str(index), {"a": Cell(text), "b": Cell(text)}) for index, text in enumerate(texts))
+    return made
+
+
+def log(texts: list[str]) -> Widget:
+    ring = LineRing()
+    ring.extend(LogLine(text, text[:8], text[:8]) for text in texts)
+    return LogPane(ring)
+
+
+def diff(texts: list[str]) -> Widget:
+    lines = [text.replace("\n", " ") for text in texts]
+    head = f"diff --git a/{lines[0]} b/{lines[0]}\n--- a/{lines[0]}\n+++ b/{lines[-1]}.py\n"
+    body = "".join(f" {line}\n-{line}\n+{line}x\n" for line in lines)
+    return DiffView(PatchModel.parse(f"{head}@@ -1,{2 * len(lines)} +1,{2 * len(lines)} @@ {lines[0]}\n{body}"))
+
+
+def said(texts: list[str]) -> Widget:
+    line = MessageLine()
+    line.call_after_refresh(line.say, " ".join(texts), "error", keep=True)
+    return line
+
+
+def status(texts: list[str]) -> Widget:
+    return StatusBar(Status(host=texts[0], place=texts[-1], clock=texts[0]))
+
+
+WIDGETS: dict[str, Callable[[list[str]], Widget]] = {
+    "table": table,
+    "log": log,
+    "diff": diff,
+    "text": lambda texts: TextPane([[Part(text)] for text in texts]),
+    "rule": lambda texts: Pane(" ".join(texts), TextPane()),
+    "message": said,
+    "status": status,
+    "tabs": lambda texts: TabBar([Tab(text, text, 1) for text in texts], texts[0]),
+    "choice": lambda texts: ChoiceField(texts[0], texts),
+    "static": lambda texts: Static(Content("\n".join(texts))),
+    "raw markup off": lambda texts: Static("\n".join(texts), markup=False),
+    "input": lambda texts: Input(" ".join(texts)),
+    "area": lambda texts: TextArea("\n".join(texts)),
+    "options": lambda texts: OptionList(*[Content(text) for text in texts]),
+}
+DIALOGS: dict[str, Callable[[str], Any]] = {
+    "confirm": lambda text: ConfirmDialog(text, act=text, facts=[(text, text)], effect=text),
+    "destructive": lambda text: ConfirmDialog(
+        text, act="go", facts=[("a", text)], effect=text, tier=Tier.DESTRUCTIVE, name=text
+    ),
+    "new session": lambda text: NewSessionDialog([text, "b"], {text: [text]}),
+    "prompt": lambda text: PromptDialog(text, text),
+}
+
+
+class Stage(App[None]):
+    """An app with the console's last gate and nothing else of it."""
+
+    ENABLE_COMMAND_PALETTE = False
+
+    def __init__(self, make: Callable[[], Widget]) -> None:
+        self._gate = OutputFilter()
+        super().__init__()
+        self._make = make
+        self.quits = 0
+        for entry in load_themes()[0]:
+            self.register_theme(entry.to_textual())
+        self.theme = "kortix-dark"
+
+    def compose(self) -> ComposeResult:
+        yield self._make()
+
+    def get_line_filters(self) -> list[LineFilter]:
+        return [*super().get_line_filters(), self._gate]
+
+    async def action_quit(self) -> None:
+        self.quits += 1
+
+    def painted(self) -> str:
+        """What would be written to the terminal."""
+        return "".join(strip.render(self.console) for strip in self.screen._compositor.render_strips())
+
+
+def strangers(output: str) -> list[str]:
+    rest = ALLOWED.sub("", output)
+    return [rest[max(0, match.start() - 20) : match.end() + 20] for match in CONTROL.finditer(rest)]
+
+
+def test_the_corpus_is_large() -> None:
+    assert len(TEXTS) > 200
+
+
+@pytest.mark.parametrize("name", WIDGETS)
+async def test_no_widget_lets_anything_through(name: str) -> None:
+    """The texts come raw, as if the first layer had been forgotten everywhere."""
+    for start in range(0, len(TEXTS), PAGE):
+        texts = TEXTS[start : start + PAGE]
+        app = Stage(partial(WIDGETS[name], texts))
+        async with app.run_test(size=(90, 30)) as pilot:
+            await pilot.pause()
+            output = app.painted()
+            assert not strangers(output), (name, texts)
+            await pilot.click(offset=(3, 2))
+            assert app.quits == 0
+
+
+@pytest.mark.parametrize("name", DIALOGS)
+async def test_no_dialog_lets_anything_through(name: str) -> None:
+    app = Stage(lambda: Static("below"))
+    async with app.run_test(size=(90, 30)) as pilot:
+        for text in TEXTS[:: 7 if name != "confirm" else 2]:
+            dialog = DIALOGS[name](text)
+            await app.push_screen(dialog)
+            await pilot.pause()
+            assert not strangers(app.painted()), (name, text)
+            dialog.dismiss(None)
+            await pilot.pause()
+        assert app.quits == 0
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=range(len(TEXTS)))
+def test_the_gate_removes_and_keeps_the_width(text: str) -> None:
+    segments = [Segment(text, Style(link="https://evil.example", bold=True)), Segment("tail", Style())]
+    cleaned = OutputFilter().apply(segments, Color(0, 0, 0))
+    joined = "".join(segment.text for segment in cleaned)
+    assert is_clean(joined)
+    assert joined.endswith("tail")
+    assert not any(segment.style and segment.style.link for segment in cleaned)
+    assert all(segment.style is None or not segment.control for segment in cleaned)
+
+
+def test_the_gate_costs_nothing_where_nothing_is_wrong() -> None:
+    segments = [Segment("日本 plain ❤", Style(bold=True))]
+    assert OutputFilter().apply(segments, Color(0, 0, 0)) is segments
+
+
+@pytest.mark.parametrize("text", TEXTS, ids=range(len(TEXTS)))
+def test_the_first_layer_shows_instead_of_hiding(text: str) -> None:
+    for made in (visible(text), visible_line(text)):
+        assert is_clean(made.replace("\n", "").replace("\t", ""))
+    assert "\n" not in visible_line(text)
+    assert visible(visible(text)) == visible(text)
+
+
+@pytest.fixture(scope="module")
+def hostile_session() -> Iterator[PseudoTerminal]:
+    """One walk through the whole console with hostile text in every field that anybody outside can write."""
+    with PseudoTerminal("hostile") as terminal:
+        terminal.until("Sessions")
+        terminal.quiet()
+        for keys in ("j", "jjjj", "\x04", "G", "g", "l", "g", "wt", "/", "a\r", "n", "0"):
+            terminal.type(keys)
+            terminal.quiet(0.25)
+        for keys in ("2", "jj", "3", "\r"):
+            terminal.type(keys)
+            terminal.quiet(0.4)
+        for keys in ("n", "]", "]", " ", "\x04", "G", "f", "jj", "0", "m"):
+            terminal.type(keys)
+            terminal.quiet(0.25)
+        for keys in ("\x1b", "q", "?", "G", "q", ":", "cr 3\r"):
+            terminal.type(keys)
+            terminal.quiet(0.3)
+        terminal.type("q1D")
+        terminal.quiet(0.5)
+        terminal.type("\x1b")
+        terminal.quiet(0.3)
+        for wanted in ("click=app", "202E", "␛"):
+            terminal.type(f"/\x15{wanted}\r")  # ctrl+u clears the filter that is there
+            terminal.quiet(0.3)
+        yield terminal
+
+
+def test_the_terminal_only_gets_what_is_allowed(hostile_session: PseudoTerminal) -> None:
+    assert hostile_session.process.poll() is None, "it survived"
+    assert hostile_session.strangers() == []
+
+
+def test_markup_from_outside_is_seen_as_it_stands(hostile_session: PseudoTerminal) -> None:
+    text = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", hostile_session.output.decode("utf-8", "replace"))
+    assert "[@click=app.quit]x[/]" in text
+    assert "‹U+202E›" in text
+    assert "␛" in text
+
+
+async def test_stored_and_live_text_are_the_same() -> None:
+    """Sanitised on every path: what a log shows of a record is what the same text is when it is shown again."""
+    for text in TEXTS:
+        once = visible(text, sgr=True)
+        assert visible(once, sgr=True) == once
+    await asyncio.sleep(0)

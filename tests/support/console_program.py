@@ -1,0 +1,68 @@
+"""A console on a runtime in memory, as a process: `python console_program.py day|hostile`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from datetime import timedelta
+
+from console_source import NOW, MemorySource, a_change, a_day, a_project, a_session
+from hostile import corpus
+
+from kortix_tui.base.text import visible
+from kortix_tui.console.terminal import Terminal
+from kortix_tui.store.records import Record
+
+
+def a_hostile_day() -> MemorySource:
+    """Every field that anybody outside can write holds what is hostile, as raw as it could ever come."""
+    source = MemorySource()
+    source.project_rows = [a_project("acme-api")]
+    texts = corpus()
+    for number, text in enumerate(texts):
+        session = a_session(
+            number, text, agent=text, base_branch=text, reason_text=text, minutes=number, change=number + 1,
+            change_status="open",
+        )  # fmt: skip
+        source.session_rows.append(session)
+        source.change_rows.append(
+            a_change(
+                number + 1, session, text, description=text, base_branch=text, opened_by=text, session_title=text,
+                minutes=number,
+            )
+        )  # fmt: skip
+    # Records are safe when they are stored; here nobody cleaned them.
+    rows = source.record_rows.setdefault(source.session_rows[0].id, [])
+    for number, text in enumerate(texts):
+        for kind in ("output", "note", "state"):
+            rows.append(
+                Record.model_construct(
+                    n=len(rows) + 1, at=NOW + timedelta(seconds=number), source="sandbox", kind=kind, seq=None,
+                    turn="t", stream="stdout", text=text + "\n", data={"name": text, "message": text},
+                )
+            )  # fmt: skip
+    patch = []
+    for number, text in enumerate(texts):
+        line = text.replace("\n", " ")
+        patch += [f"diff --git a/{line} b/{line}", f"--- a/{line}", f"+++ b/{number}-{line}.py"]
+        patch += ["@@ -1,2 +1,2 @@ " + line, f" {line}", f"-{line}", f"+{line}!", f"\\ {line}", line]
+    source.patches["chg_1"] = "\n".join(patch)
+    return source
+
+
+def main() -> None:
+    terminal = Terminal.detect(os.environ)
+    terminal.prepare(os.environ)
+    from kortix_tui.console.app import KortixApp
+    from kortix_tui.console.bridge import Bridge
+
+    source = a_hostile_day() if sys.argv[1] == "hostile" else a_day()
+    bridge = Bridge(source)
+    app = KortixApp(bridge, terminal=terminal)
+    app.run(mouse=terminal.mouse)
+    bridge.stop()
+    sys.stdout.write(f"left with {visible(str(app.return_value))}\n")
+
+
+if __name__ == "__main__":
+    main()

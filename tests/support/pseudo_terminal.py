@@ -1,0 +1,119 @@
+"""A console program at a pseudo-terminal, and what may come out of it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+ROOT = Path(__file__).resolve().parents[2]
+PROGRAM = Path(__file__).with_name("console_program.py")
+
+# Everything that the console may send: colours, cursor places, the modes that it owns, and the shape of the mouse
+# pointer, which is a word of Textual's. No other OSC, no DCS.
+ALLOWED = re.compile(
+    r"\x1b\[[0-9;:]*m"
+    r"|\x1b\[\d+;\d+H|\x1b\[H"
+    r"|\x1b\[\?(?:25|1049|1000|1002|1003|1004|1005|1006|1015|1016|2004|2026|2048|7)[hl]"
+    r"|\x1b\[\?(?:2026|2048)\$p"
+    r"|\x1b\[[<>=]\d*u"
+    r"|\x1b\]22;[a-z-]{1,20}\x07"
+)
+CONTROL = re.compile(
+    "[\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\U000e0000-\U000e007f]"
+)
+
+
+class PseudoTerminal:
+    """Runs the program; reads what it paints; types."""
+
+    def __init__(self, kind: str, *, rows: int = 30, columns: int = 110, **environment: str) -> None:
+        self.output = b""
+        self._master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        base = {name: value for name, value in os.environ.items() if not name.startswith(("TEXTUAL", "SSH_", "TMUX"))}
+        self.process = subprocess.Popen(
+            [sys.executable, str(PROGRAM), kind],
+            stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
+            env=base | {"PYTHONPATH": str(ROOT), "TERM": "xterm-256color", "COLORTERM": "truecolor"} | environment,
+        )  # fmt: skip
+        os.close(slave)
+        os.set_blocking(self._master, False)
+        self._open = True
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait(10)
+        self.hang_up()
+
+    def hang_up(self) -> None:
+        """Close the terminal, as a lost connection does."""
+        if self._open:
+            os.close(self._master)
+            self._open = False
+
+    def read(self, seconds: float = 0.05) -> bytes:
+        """What came since the last read."""
+        ready, _, _ = select.select([self._master], [], [], seconds)
+        found = b""
+        if ready:
+            try:
+                found = os.read(self._master, 1 << 16)
+            except (BlockingIOError, OSError):
+                found = b""
+        self.output += found
+        return found
+
+    def until(self, text: str, seconds: float = 60.0, *, since: int = 0) -> int:
+        """Wait until a text was painted after a place; gives the new place."""
+        wanted, end = text.encode(), time.monotonic() + seconds
+        while wanted not in self.output[since:]:
+            assert time.monotonic() < end, f"{text!r} was not painted:\n{self.output[-3000:]!r}"
+            assert self.read() or self.process.poll() is None, f"it ended:\n{self.output[-3000:]!r}"
+        return len(self.output)
+
+    def quiet(self, seconds: float = 0.4) -> int:
+        """Read until nothing came for a while; gives the place."""
+        last = time.monotonic()
+        while time.monotonic() - last < seconds:
+            if self.read():
+                last = time.monotonic()
+        return len(self.output)
+
+    def type(self, keys: bytes | str) -> None:
+        os.write(self._master, keys.encode() if isinstance(keys, str) else keys)
+
+    def ended(self, seconds: float = 20.0) -> int:
+        """Wait for the end, reading on; gives the exit status."""
+        end = time.monotonic() + seconds
+        while self.process.poll() is None:
+            if self._open:
+                self.read()
+            else:
+                time.sleep(0.02)
+            assert time.monotonic() < end, "it did not end"
+        if self._open:
+            self.quiet(0.1)
+        return self.process.returncode
+
+    def strangers(self) -> list[str]:
+        """Everything in the output that is neither text nor allowed."""
+        text = self.output.decode("utf-8", "surrogateescape")
+        rest = ALLOWED.sub("", text).replace("\r\n", "")
+        return [rest[max(0, match.start() - 30) : match.end() + 30] for match in CONTROL.finditer(rest)]
