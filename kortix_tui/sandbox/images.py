@@ -10,7 +10,7 @@ import asyncio
 import fcntl
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -234,6 +234,10 @@ class Images:
             seconds=BUILD_SECONDS,
             fresh=fresh,
         )
+        if stage is not None:
+            # Only its name goes: it lives on as the parent of the template, and goes with it.
+            with suppress(NotFound, Conflict):
+                await engine.call(partial(_remove_image, stage), seconds=120.0)
         return tag
 
     async def _prepare_bases(self, engine: Engine, template: Template, progress: Progress, *, fresh: bool) -> None:

@@ -112,6 +112,9 @@ async def test_a_dockerfile_with_files_is_addressed_by_its_content(shop: Shop) -
     tag = await shop.ensure(first)
     assert docker("run", "--rm", "--network", "none", tag, "cat", "/a.txt") == "one"
     assert await shop.images.find(first) == tag
+    assert "kortix-stage" not in docker(
+        "images", "--format", "{{.Repository}}", "--filter", f"label=kortix.test={shop.name}"
+    )
     assert await shop.images.find(shop.template(FROM_BASE + "COPY a.txt /a.txt\n", **{"a.txt": b"two"})) is None
 
 

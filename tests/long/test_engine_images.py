@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from engine import Bench, bench, docker
+from engine import PYTHON, Bench, bench, docker
 
 from kortix_tui.sandbox.docker.bootstrap import bootstrap
 from kortix_tui.sandbox.docker.build import registry_answers
@@ -70,7 +70,11 @@ async def test_everyday_tools_work_in_a_sandbox(desk: Bench) -> None:
     dockerfile += "gcc libc6-dev gdb strace nodejs && rm -rf /var/lib/apt/lists/*\n"
     images = Images(desk.provider.engine)
     image = await images.ensure(Template(slug="test-tools", dockerfile=dockerfile.encode()), print)
-    seen = json.loads(await desk.run(TOOLS, image=image, memory_bytes=1 << 30))
+    spec = desk.spec(image=image, memory_bytes=1 << 30)
+    await desk.provider.start(spec, command=[PYTHON, "-c", TOOLS])
+    seen = json.loads(await desk.printed(spec))
+    await desk.provider.remove(spec.session_id, volumes=True)
+    assert await images.remove(image) == [image]
     assert {name: text for name, (status, text) in seen.items() if status != 0} == {}
     assert "compiled" in seen["gcc"][1] and "Breakpoint 1, f" in seen["gdb"][1]
     assert "1 passed" in seen["pytest"][1] and "served" in seen["node server"][1]
