@@ -12,6 +12,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from typing import Any, NoReturn, Sequence
 
 # The HTTP module takes TLS along when it can; the door has none, and loading it is a third of the start.
@@ -22,6 +23,20 @@ DOOR = "/run/kortix/door.sock"
 TOKEN_FILE = "/run/kortix-agent/token"
 _REQUEST_S = 90.0
 _GIT_S = 300.0
+_PATIENCE_S = float(os.environ.get("KORTIX_PATIENCE", "60"))
+"""Seconds; new connections at the door wait that long for the next host."""
+_LOST_PUSH = (
+    "cannot lock ref",
+    "unexpected disconnect",
+    "hung up",
+    "Empty reply",
+    "RPC failed",
+    "Could not connect",
+    "Failed to connect",
+    "Recv failure",
+    "error: 50",
+)
+"""Git's words for a host that went away in the middle of a push."""
 _ANSWER_LIMIT = 4 << 20
 _EXAMPLES = """\
 examples:
@@ -76,30 +91,41 @@ def ask(method: str, path: str, body: dict[str, Any] | None = None) -> Any:
     Raises:
         Failed: It refused, or it is not there.
     """
+    patience = time.monotonic() + _PATIENCE_S
+    while True:
+        try:
+            status, raw = _exchange(method, path, body)
+            break
+        except (OSError, http.client.HTTPException) as error:
+            # A host that goes hands over within seconds. Every verb may be repeated: the second time changes nothing.
+            if time.monotonic() > patience:
+                raise Failed(
+                    f"The host does not answer: {error}.", "It may be restarting; try again in a minute.", "no_host"
+                ) from error
+            time.sleep(0.2)
+    try:
+        answer = json.loads(raw)
+    except ValueError as error:
+        raise Failed(f"The host answered {status} without JSON.", code="bad_answer") from error
+    if status >= 400:
+        fault = answer.get("error", {}) if isinstance(answer, dict) else {}
+        raise Failed(
+            str(fault.get("message", f"The host answered {status}.")),
+            fault.get("hint"),
+            str(fault.get("code", "failed")),
+        )
+    return answer
+
+
+def _exchange(method: str, path: str, body: dict[str, Any] | None) -> tuple[int, bytes]:
     connection = _DoorConnection("door", timeout=_REQUEST_S)
     headers = {"Authorization": f"Bearer {_token()}", "Content-Type": "application/json", "Connection": "close"}
     try:
         connection.request(method, "/v1/agent/" + path, None if body is None else json.dumps(body), headers)
         response = connection.getresponse()
-        raw = response.read(_ANSWER_LIMIT)
-    except (OSError, http.client.HTTPException) as error:
-        raise Failed(
-            f"The host does not answer: {error}.", "It may be restarting; try again in a minute.", "no_host"
-        ) from error
+        return response.status, response.read(_ANSWER_LIMIT)
     finally:
         connection.close()
-    try:
-        answer = json.loads(raw)
-    except ValueError as error:
-        raise Failed(f"The host answered {response.status} without JSON.", code="bad_answer") from error
-    if response.status >= 400:
-        fault = answer.get("error", {}) if isinstance(answer, dict) else {}
-        raise Failed(
-            str(fault.get("message", f"The host answered {response.status}.")),
-            fault.get("hint"),
-            str(fault.get("code", "failed")),
-        )
-    return answer
 
 
 def git(*arguments: str) -> str:
@@ -120,6 +146,46 @@ def git(*arguments: str) -> str:
     return done.stdout.decode("utf-8", "replace").strip()
 
 
+def push(branch: str, head: str) -> None:
+    """Push a commit to the session's branch, also across a change of hosts.
+
+    Agents amend and rebase, so what this clone pushed before may be replaced; what somebody else brought to the branch
+    (a person may join rescued work) may not.
+
+    Raises:
+        Failed: The host refuses it, the branch has work that this clone has not, or the host is not there.
+    """
+    patience = time.monotonic() + _PATIENCE_S
+    ref = f"refs/heads/{branch}"
+    while True:
+        try:
+            git("push", "--quiet", f"--force-with-lease={ref}", "origin", f"{head}:{ref}")
+        except Failed as error:
+            if "stale info" in error.message and _pushed(ref) != head:
+                raise Failed(
+                    "The branch has work at the host that this clone has not.",
+                    "git pull --rebase, then again.",
+                    "stale",
+                ) from error
+            # A push whose answer was lost may have arrived, or may be arriving still.
+            if _pushed(ref) == head:
+                return
+            lost = any(words in error.message for words in _LOST_PUSH)
+            if not lost or time.monotonic() > patience:
+                raise
+            time.sleep(0.5)
+        else:
+            return
+
+
+def _pushed(ref: str) -> str:
+    """What the host has under a ref; empty when it cannot be asked."""
+    try:
+        return git("ls-remote", "origin", ref).partition("\t")[0]
+    except Failed:
+        return ""
+
+
 def open_change(options: argparse.Namespace) -> Any:
     """Push the branch and open a change request for its head."""
     session = ask("GET", "session")
@@ -134,8 +200,7 @@ def open_change(options: argparse.Namespace) -> Any:
     if git("status", "--porcelain"):
         warn("the working tree has changes that are not committed; they are not part of the change request")
     if not options.no_push:
-        # The branch is this session's alone, and agents amend and rebase: what was pushed before may be replaced.
-        git("push", "--quiet", "origin", f"+HEAD:refs/heads/{branch}")
+        push(branch, head)
     proposal = {"title": options.title, "description": options.description, "head_commit": head}
     return ask("POST", "cr", proposal)
 

@@ -56,6 +56,7 @@ async def agent(short_folder: Path) -> AsyncIterator[Agent]:
     environment = {
         "PATH": os.environ["PATH"], "HOME": str(short_folder), "GIT_CONFIG_NOSYSTEM": "1", **people,
         "KORTIX_DOOR": str(short_folder / "d" / "door.sock"), "KORTIX_TOKEN": "tok",
+        "KORTIX_PATIENCE": "1",
     }  # fmt: skip
     agent = Agent(host, short_folder, environment)
     (short_folder / "clone").mkdir()
