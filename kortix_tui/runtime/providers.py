@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from importlib.metadata import entry_points
-from pathlib import Path
 
 from kortix_tui.base.errors import InvalidInput, Refused
 from kortix_tui.base.settings import Settings
@@ -25,7 +24,7 @@ def open_provider(settings: Settings) -> Provider:
     """
     name = settings.sandbox.provider
     if name == "docker":
-        return DockerProvider(settings.docker.endpoint)
+        return DockerProvider(settings.docker.endpoint, runtime=settings.docker.runtime)
     for point in entry_points(group=ENTRY_POINT_GROUP):
         if point.name == name:
             made: Provider = point.load()(settings)
@@ -44,5 +43,4 @@ def open_images(provider: Provider, settings: Settings) -> Images:
     """
     if not isinstance(provider, DockerProvider):
         raise Refused("This sandbox provider builds no images.", hint="Set sandbox.provider: docker.")
-    authorities = [Path(path) for path in settings.images.ca_certificates]
-    return Images(provider.engine, authorities=authorities)
+    return Images.configured(provider.engine, settings)

@@ -29,7 +29,9 @@ class SandboxSpec(BaseModel):
     cpus: float = Field(gt=0)
     memory_bytes: int = Field(gt=0)
     pids: int = 2048
-    runtime: str | None = Field(default=None, description="OCI runtime such as `runsc`; the engine's default when absent.")
+    runtime: str | None = Field(
+        default=None, description="OCI runtime such as `runsc`; the engine's default when absent."
+    )
 
 
 class SandboxState(BaseModel):
@@ -70,7 +72,7 @@ class Provider(Protocol):
         ...
 
     async def start(self, spec: SandboxSpec) -> SandboxState:
-        """Make the sandbox run: start the stopped one, or make one on the session's volumes. Running already: no change."""
+        """Make the sandbox run: start it, or make one on the session's volumes. Running already: no change."""
         ...
 
     async def inspect(self, session_id: str) -> SandboxState | None:
