@@ -133,7 +133,7 @@ class Projects:
         """Forget a project. Its mirror, rescue refs and records stay in the home; the operator's repository too.
 
         Raises:
-            Refused: It still has sessions that are not removed.
+            Refused: It still has sessions that are not removed, or open change requests.
         """
         project, context = self.find(slug), self._context
         with context.store.write() as tx:
@@ -144,6 +144,14 @@ class Projects:
                 raise Refused(
                     f"Project {slug} still has {live} session{'s' if live != 1 else ''}.",
                     hint=f"Remove them first: kortix sessions ls --project {slug}",
+                )
+            waiting = tx.execute(
+                "SELECT count(*) FROM change_requests WHERE project_id = ? AND status = 'open'", (project.id,)
+            ).fetchone()[0]
+            if waiting:
+                raise Refused(
+                    f"Project {slug} still has {waiting} open change request{'s' if waiting != 1 else ''}.",
+                    hint=f"Merge or close them first: kortix cr ls --project {slug}",
                 )
             tx.execute("UPDATE projects SET removed_at = ? WHERE id = ?", (tx.now_text, project.id))
             tx.audit("project.delete", scope=f"project {slug}", actor=context.actor, project_id=project.id)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
-from kortix_tui.base.errors import NotFound
+from kortix_tui.base.errors import KortixError, NotFound
 from kortix_tui.base.faults import choose
 from kortix_tui.base.words import Outcome
 from kortix_tui.manifest.plan import TemplatePlan
@@ -120,6 +121,9 @@ async def _templates(context: Context, project: Project | None) -> list[Template
     if project is None:
         return found
     mirror = await Mirror.open(context.home.mirror(project.id))
+    with contextlib.suppress(KortixError):
+        # A source that cannot be reached now is no reason to say nothing of what is known.
+        await mirror.fetch(project.source, base=project.base_branch, wall_s=LOOK_S / 2)
     commit = await mirror.resolve(f"refs/heads/{project.base_branch}")
     report = await read_manifest(mirror, commit) if commit else None
     for own in report.manifest.sandbox.templates if report and report.manifest else ():
