@@ -118,6 +118,8 @@ class GitDoor:
         idle_s: float = _IDLE_S,
     ) -> None:
         self.access = access
+        self.rescue_number: int | None = None
+        """The only number under which work may be rescued now; any, as long as nobody has set one."""
         self._mirror = mirror
         self._session = names.check_session(session_id)
         self._base = names.check_branch(base_branch)
@@ -261,13 +263,7 @@ class GitDoor:
         push = await read_push(body)
         if not push.commands:
             return _result(b"")  # git's question whether it may push at all, before a large one
-        faults = [
-            ref_fault(
-                command.ref, command.old, command.new, session_id=self._session, base_branch=self._base,
-                rescue_only=self.access is Access.PUSH_ONLY,
-            )
-            for command in push.commands
-        ]  # fmt: skip
+        faults = [self._fault(command.ref, command.old, command.new) for command in push.commands]
         try:
             if any(faults):
                 await discard(body, self._caps.pack_bytes)
@@ -283,6 +279,17 @@ class GitDoor:
             return await self._refuse(push, [refusal.message] * len(push.commands))
         except TooLarge:
             return await self._refuse(push, ["the push is too large"] * len(push.commands))
+
+    def _fault(self, ref: str, old: str, new: str) -> str | None:
+        fault = ref_fault(
+            ref, old, new, session_id=self._session, base_branch=self._base,
+            rescue_only=self.access is Access.PUSH_ONLY,
+        )  # fmt: skip
+        prefix = names.rescue_prefix(self._session)
+        if fault is None and ref.startswith(prefix) and self.rescue_number is not None:
+            # The agent has the same token as the rescue: it must neither take numbers nor make thousands of refs.
+            return None if ref == f"{prefix}{self.rescue_number}" else "the host did not ask for this rescue"
+        return fault
 
     async def _refuse(self, push: Push, reasons: list[str]) -> DoorAnswer:
         pairs = list(zip(push.commands, reasons, strict=True))

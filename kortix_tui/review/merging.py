@@ -6,6 +6,8 @@ the source → move the mirror's base → write `merged`. A restart finds intent
 
 from __future__ import annotations
 
+import asyncio
+from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from typing import Protocol, TypeVar
 
@@ -82,6 +84,8 @@ class Merging:
         self._store = store
         self._ledger = write
         self._faults = faults
+        self._deciding = defaultdict[str, asyncio.Lock](asyncio.Lock)
+        """One merge or recovery at a time in a project; a slow source delays no other project."""
 
     async def merge(self, mirror: Mirror, project: Project, decision: DecideChange, actor: Actor) -> Change:
         """Merge, or refuse before anything changed.
@@ -90,6 +94,13 @@ class Merging:
             Conflict: The head or the base has moved.
             Refused: Not open, conflicts, an invalid manifest, or a source that cannot take it.
         """
+        async with self._deciding[project.id]:
+            # A merge that nobody saw end may have happened: the source knows, and has to be asked first.
+            for intent in self._open_intents(decision.change_id):
+                await self._settle(mirror, project, intent, actor)
+            return await self._merge(mirror, project, decision, actor)
+
+    async def _merge(self, mirror: Mirror, project: Project, decision: DecideChange, actor: Actor) -> Change:
         change = self._change(decision.change_id)
         if change.status is not ChangeStatus.OPEN:
             raise Refused(f"Change request {change.number} is {change.status} already.", hint="See `kortix cr show`.")
@@ -105,13 +116,23 @@ class Merging:
         intent = await self._intend(change, base, commit, decision, actor)
         return await self._complete(mirror, project, change, intent, actor)
 
-    async def recover(self, mirror: Mirror, project: Project, intent: Merge, actor: Actor) -> Change | None:
-        """Complete a merge that an earlier host began, when the source has it; otherwise call it off."""
+    async def recover(self, mirror: Mirror, project: Project, actor: Actor) -> None:
+        """Complete merges of a project that nobody saw end, where the source has them; call off the others."""
+        async with self._deciding[project.id]:
+            for intent in self._open_intents():
+                if self._change(intent.change_id).project_id == project.id:
+                    await self._settle(mirror, project, intent, actor)
+
+    def _open_intents(self, change_id: str | None = None) -> list[Merge]:
+        query = f"SELECT {Merge.columns()} FROM merges WHERE state = 'intent' AND coalesce(?, change_id) = change_id"
+        return [Merge.of(row) for row in self._store.all(f"{query} ORDER BY created_at", (change_id,))]
+
+    async def _settle(self, mirror: Mirror, project: Project, intent: Merge, actor: Actor) -> None:
         change = self._change(intent.change_id)
         if await deliver.settle(mirror, project.source, change.base_branch, intent.base_before, intent.merge_commit):
-            return await self._finish(mirror, change, intent, actor)
-        await self._call_off(intent, "The host ended before the source was changed; merge again.")
-        return None
+            await self._finish(mirror, change, intent, actor)
+        else:
+            await self._call_off(intent, "The host ended before the source was changed; merge again.")
 
     async def _compute(self, mirror: Mirror, change: Change, base: str, decision: DecideChange) -> str:
         found = await merge.preview(mirror, base, decision.reviewed_head)

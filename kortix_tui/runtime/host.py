@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
+import sqlite3
 from typing import Final
 
 from kortix_tui.base.errors import EngineUnavailable, KortixError
+from kortix_tui.base.words import Outcome, SessionStatus
+from kortix_tui.review.merging import Merging
 from kortix_tui.runtime.context import Context
 from kortix_tui.runtime.control import ControlServer
 from kortix_tui.runtime.ledger import Ledger
-from kortix_tui.runtime.preparing import Preparing
+from kortix_tui.runtime.places import Places
+from kortix_tui.runtime.preparing import Preparing, manifest_faults
 from kortix_tui.runtime.providers import open_images, open_provider
 from kortix_tui.runtime.recovery import Recovery
 from kortix_tui.runtime.requests import Requests
@@ -25,6 +28,8 @@ ELECTION_S: Final = 0.5
 POLL_S: Final = 0.02
 BEAT_S: Final = 2.0
 SWEEP_S: Final = 60.0
+FAULT_S: Final = 30.0
+"""Longest pause after a fault that repeats."""
 log = logging.getLogger(__name__)
 
 
@@ -36,22 +41,30 @@ class Host:
         self._kind = kind
         self._task: asyncio.Task[None] | None = None
         self._decided = asyncio.Event()
+        self._failure: KortixError | None = None
         self.leads = False
 
     async def start(self) -> None:
-        """Begin to stand; returns after the first attempt, leading or not."""
+        """Begin to stand; returns after the first attempt, leading or not.
+
+        Raises:
+            KortixError: It could not lead, and a person must know; it goes on trying.
+        """
         self._task = asyncio.create_task(self._stand(), name="host")
         await self._decided.wait()
+        if self._failure is not None:
+            raise self._failure
 
     async def stop(self) -> None:
         """Give up the lock after closing doors in order; sandboxes run on."""
         if self._task is not None:
             self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
+            await asyncio.gather(self._task, return_exceptions=True)
             self._task = None
 
     async def _stand(self) -> None:
+        """Lead whenever nobody else does. No fault ends this: nobody would see that it has ended."""
+        pause = ELECTION_S
         while True:
             lock: HostLock | None = None
             try:
@@ -59,16 +72,22 @@ class Host:
                 if lock is not None:
                     self.leads = True
                     await Leading(self._context, lock, self._decided).run()
+                pause = ELECTION_S
             except Fenced:
                 log.warning("another process took over as host")
-            except KortixError:
+            except KortixError as error:
+                self._failure = error
+                log.warning("leading ended: %s", error)
+                pause = min(pause * 2, FAULT_S)
+            except Exception:
                 log.exception("leading ended; standing again")
+                pause = min(pause * 2, FAULT_S)
             finally:
                 self.leads = False
                 if lock is not None:
                     lock.release()
                 self._decided.set()
-            await asyncio.sleep(ELECTION_S)
+            await asyncio.sleep(pause)
 
 
 class Leading:
@@ -82,36 +101,60 @@ class Leading:
         self._provider: Provider = open_provider(context.settings)
         images = open_images(self._provider, context.settings)
         self._preparing = Preparing(context, self._ledger, images)
+        self._places = Places(context.settings.ceilings.running_limit())
         self._runners: dict[str, Runner] = {}
-        self._requests = Requests(context, self._ledger, self._preparing)
-        self._recovery = Recovery(context, self._ledger, self._provider, self._preparing)
+        self._faults: dict[str, int] = {}
+        merging = Merging(context.store, self._ledger, manifest_faults)
+        self._requests = Requests(context, self._ledger, self._preparing, merging)
+        self._recovery = Recovery(context, self._ledger, self._provider, self._preparing, merging)
         self._control = ControlServer(context, self._open_shell)
 
     async def run(self) -> None:
-        """Lead until cancelled or fenced."""
+        """Lead until cancelled or fenced; a fault of one part ends that part's step, not the term."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                await self._recovery.requests()
                 await self._control.start()
                 self._decided.set()
                 tasks.create_task(self._beat(), name="beat")
                 tasks.create_task(self._sweep(), name="sweep")
-                await self._watch(tasks)
+                # What an earlier host left open is settled first: a merge must not be decided anew before.
+                recovered = tasks.create_task(self._settle(), name="recovery")
+                await self._watch(tasks, recovered)
         except* Fenced as group:
+            raise group.exceptions[0] from None
+        except* KortixError as group:
             raise group.exceptions[0] from None
         finally:
             await self._control.close()
             await self._provider.close()
-            self._ledger.close()
+            await self._ledger.close()
 
-    async def _watch(self, tasks: asyncio.TaskGroup) -> None:
+    async def _settle(self) -> None:
+        while True:
+            try:
+                await self._recovery.requests()
+            except Fenced:
+                raise
+            except Exception:
+                log.exception("recovery failed; trying again")
+                await asyncio.sleep(FAULT_S)
+            else:
+                return
+
+    async def _watch(self, tasks: asyncio.TaskGroup, recovered: asyncio.Task[None]) -> None:
         """Look for work whenever the store changed, and twice a second in any case."""
         store, version, idle = self._context.store, -1, 0
         while True:
-            now = store.data_version()
-            if now != version or idle * POLL_S >= 0.5:
-                version, idle = now, 0
-                self._look(tasks)
+            try:
+                now = store.data_version()
+                if now != version or idle * POLL_S >= 0.5:
+                    version, idle = now, 0
+                    self._look(tasks)
+                    if recovered.done():
+                        self._requests.look(tasks)
+            except (KortixError, sqlite3.Error):
+                log.exception("the store cannot be read")
+                await asyncio.sleep(1.0)
             idle += 1
             await asyncio.sleep(POLL_S)
 
@@ -119,41 +162,69 @@ class Leading:
         for runner in self._runners.values():
             runner.changed.set()
         rows = self._context.store.all(
-            "SELECT id FROM sessions WHERE removed_at IS NULL"
-            " AND (wanted != 'stopped' OR status IN ('provisioning', 'running'))"
+            "SELECT id, status FROM sessions WHERE removed_at IS NULL"
+            " AND (wanted != 'stopped' OR status IN ('provisioning', 'running')) ORDER BY active_at, id"
         )
-        for (session_id,) in rows:
+        for session_id, status in rows:
             if session_id not in self._runners:
-                runner = Runner(session_id, self._context, self._ledger, self._provider, self._preparing)
+                if status == SessionStatus.RUNNING:
+                    self._places.hold(session_id)
+                runner = Runner(session_id, self._context, self._ledger, self._provider, self._preparing, self._places)
                 self._runners[session_id] = runner
                 tasks.create_task(self._keep(runner), name=f"runner {session_id}")
-        self._requests.look(tasks)
 
     async def _keep(self, runner: Runner) -> None:
         try:
             await runner.run()
+            self._faults.pop(runner.session_id, None)
         except (Fenced, asyncio.CancelledError):
             raise
-        except Exception:
-            # One session's fault must not end the others; the next look starts a fresh runner.
+        except Exception as error:
+            # One session's fault must not end the others; after a pause the next look starts a fresh runner.
             log.exception("the runner of session %s failed", runner.session_id)
-            await asyncio.sleep(1.0)
+            await self._pause(runner.session_id, error)
         finally:
             self._runners.pop(runner.session_id, None)
+            self._places.leave(runner.session_id)
+            for other in self._runners.values():
+                other.changed.set()  # one of them may wait for this place
+
+    async def _pause(self, session_id: str, error: Exception) -> None:
+        """Say in the session's row that it is stuck, and wait longer each time."""
+        count = self._faults[session_id] = self._faults.get(session_id, 0) + 1
+        text = (
+            str(error) if isinstance(error, KortixError) else f"The host failed ({type(error).__name__}); see its log."
+        )
+        try:
+            session = self._ledger.session(session_id)
+            if session is not None and session.reason_text != text:
+                code = error.code if isinstance(error, KortixError) else "internal"
+                await self._ledger.move(session, "session.runner.fail", reason=code, text=text, outcome=Outcome.FAILURE)
+        except (KortixError, sqlite3.Error):
+            log.info("not even that could be stored")
+        await asyncio.sleep(min(2.0 ** (count - 1), FAULT_S))
 
     async def _beat(self) -> None:
         while True:
             await asyncio.sleep(BEAT_S)
-            await asyncio.to_thread(self._lock.beat)
+            try:
+                await asyncio.to_thread(self._lock.beat)
+            except Fenced:
+                raise
+            except KortixError as error:  # a busy or full disk: viewers show a silent host
+                log.warning("the host could not say that it is alive: %s", error)
 
     async def _sweep(self) -> None:
         while True:
             try:
-                await self._recovery.sandboxes()
+                await self._recovery.sandboxes(self._runners)
+                await self._recovery.merges()
+            except Fenced:
+                raise
             except EngineUnavailable:
                 log.info("no engine to reconcile with")
-            except KortixError:
-                log.exception("reconciling sandboxes failed")
+            except Exception:
+                log.exception("reconciling failed")
             await asyncio.sleep(SWEEP_S)
 
     async def _open_shell(self, session_id: str, rows: int, columns: int, term: str) -> ShellStream:

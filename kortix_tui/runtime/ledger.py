@@ -7,6 +7,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
+from kortix_tui.base.clock import to_text
 from kortix_tui.base.words import Activity, Outcome, PromptState, SessionStatus, Wanted
 from kortix_tui.review.opening import Proposal, move_head, open_change
 from kortix_tui.store.audit import SYSTEM, Actor
@@ -33,9 +34,9 @@ class Ledger:
 
         return await asyncio.get_running_loop().run_in_executor(self._pool, run)
 
-    def close(self) -> None:
-        """Wait for the write that runs, take no more."""
-        self._pool.shutdown(wait=True)
+    async def close(self) -> None:
+        """Wait for the writes that were asked for, take no more."""
+        await asyncio.to_thread(self._pool.shutdown)
 
     # Reading; a read of one row takes microseconds and never waits for a writer
 
@@ -64,10 +65,9 @@ class Ledger:
         )
         return Prompt.of(row) if row else None
 
-    def next_rescue(self, session_id: str) -> int:
-        """The number of the next rescue."""
-        row = self.store.one("SELECT coalesce(max(n), 0) + 1 FROM rescues WHERE session_id = ?", (session_id,))
-        return int(row[0]) if row else 1
+    def rescue_numbers(self, session_id: str) -> set[int]:
+        """The numbers of the rescues that are noted."""
+        return {row[0] for row in self.store.all("SELECT n FROM rescues WHERE session_id = ?", (session_id,))}
 
     def locks(self, session_id: str) -> tuple[str | None, str]:
         """The key that the session's supervisor was given, if any, and the token of its agent."""
@@ -88,9 +88,14 @@ class Ledger:
         text: str | None = None,
         outcome: Outcome = Outcome.SUCCESS,
     ) -> None:
-        """Change what is known of a session. A reason belongs to its status and goes with it."""
+        """Change what is known of a session. A reason belongs to its status and goes with it.
+
+        What a person wanted meanwhile counts: `wanted` is changed only when it still is what `session` says, and a
+        session that is wanted again is not called stopped.
+        """
 
         def change(tx: Transaction) -> None:
+            now_wanted = tx.execute("SELECT wanted FROM sessions WHERE id = ?", (session.id,)).fetchone()[0]
             values: dict[str, Any] = {"reason": reason, "reason_text": text, "updated_at": tx.now_text}
             if status is not None:
                 values["status"] = status
@@ -98,15 +103,37 @@ class Ledger:
                     values |= {"started_at": tx.now_text, "stopped_at": None, "attempts": 0}
                 if status in (SessionStatus.STOPPED, SessionStatus.FAILED):
                     values |= {"stopped_at": tx.now_text, "activity": Activity.IDLE}
+                if now_wanted == Wanted.RUNNING != session.wanted:
+                    values |= {"status": SessionStatus.PROVISIONING, "reason": None, "reason_text": None}
             if activity is not None:
                 values |= {"activity": activity, "active_at": tx.now_text}
-            if wanted is not None:
+            if wanted is not None and now_wanted == session.wanted:
                 values["wanted"] = wanted
             assignments = ", ".join(f"{name} = ?" for name in values)
             tx.execute(f"UPDATE sessions SET {assignments} WHERE id = ?", (*values.values(), session.id))
             self._audit(tx, event, session, outcome=outcome, reason=reason)
 
         await self.write(change)
+
+    async def fall_idle(self, session: Session, text: str) -> bool:
+        """Want an idle session stopped, unless a prompt or a person came in this very moment."""
+
+        def change(tx: Transaction) -> bool:
+            still = tx.execute(
+                "SELECT 1 FROM sessions s WHERE id = ? AND wanted = ? AND active_at = ? AND NOT EXISTS (SELECT 1"
+                " FROM prompts WHERE session_id = s.id AND state IN ('queued', 'running'))",
+                (session.id, Wanted.RUNNING, to_text(session.active_at)),
+            ).fetchone()
+            if still is None:
+                return False
+            tx.execute(
+                "UPDATE sessions SET wanted = ?, reason = 'idle', reason_text = ?, updated_at = ? WHERE id = ?",
+                (Wanted.STOPPED, text, tx.now_text, session.id),
+            )
+            self._audit(tx, "session.idle", session, reason="idle")
+            return True
+
+        return await self.write(change)
 
     async def pin(
         self, session: Session, *, base_commit: str, agent: str, template: str, image: str | None, plan: str
@@ -160,18 +187,26 @@ class Ledger:
 
     # Prompts
 
-    async def start_prompt(self, session: Session, prompt: Prompt) -> None:
-        """A turn begins; written before the supervisor is told."""
+    async def start_prompt(self, session: Session, prompt: Prompt) -> bool:
+        """A turn begins; written before the supervisor is told. Not when prompt or session are not wanted any more."""
 
-        def change(tx: Transaction) -> None:
+        def change(tx: Transaction) -> bool:
+            wanted = tx.execute(
+                "SELECT 1 FROM prompts p JOIN sessions s ON s.id = p.session_id"
+                " WHERE p.id = ? AND p.state = 'queued' AND s.wanted = ?",
+                (prompt.id, Wanted.RUNNING),
+            ).fetchone()
+            if wanted is None:
+                return False
             tx.execute("UPDATE prompts SET state = 'running', started_at = ? WHERE id = ?", (tx.now_text, prompt.id))
             tx.execute(
                 "UPDATE sessions SET activity = ?, active_at = ?, updated_at = ? WHERE id = ?",
                 (Activity.WORKING, tx.now_text, tx.now_text, session.id),
             )
             self._audit(tx, "session.turn.start", session, prompt=prompt.id)
+            return True
 
-        await self.write(change)
+        return await self.write(change)
 
     async def end_prompt(
         self, session: Session, prompt: Prompt, state: PromptState, *, exit_code: int | None, message: str | None

@@ -9,24 +9,27 @@ import secrets
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from kortix_tui.base.errors import DeadlineExceeded, KortixError
+from kortix_tui.base.errors import DeadlineExceeded, KortixError, Refused
 from kortix_tui.broker.door import Door
 from kortix_tui.broker.listener import DoorListener
 from kortix_tui.broker.services import ChangeInfo, ChangeProposal, SessionInfo
 from kortix_tui.harness.command import TurnStart
 from kortix_tui.repository.door import Access, GitDoor, PushReport
-from kortix_tui.repository.mirror import Mirror
+from kortix_tui.repository.mirror import KeptRef, Mirror
 from kortix_tui.review.opening import Proposal
 from kortix_tui.runtime.context import Context
 from kortix_tui.runtime.ledger import Ledger
 from kortix_tui.runtime.pushes import Pushes
 from kortix_tui.runtime.recording import Recording, TurnEnd
-from kortix_tui.sandbox.channel import Channel, ChannelClosed
+from kortix_tui.sandbox.channel import Channel, ChannelClosed, ProtocolViolation
 from kortix_tui.sandbox.frames import Committer, Hello, Repository, RescueResult, TurnOrder, Welcome
 from kortix_tui.sandbox.shell_stream import ShellStream
 from kortix_tui.store.models import Change, Session
 
 SHUTDOWN_S: Final = 5.0
+VIOLATIONS: Final = 5
+NO_RESCUE: Final = 0
+VIOLATION_S: Final = 1.0
 OpenMirror = Callable[[str], Awaitable[Mirror]]
 
 
@@ -57,6 +60,9 @@ class Link:
         self._connected = asyncio.Event()
         self._hello: Hello | None = None
         self._recording = Recording(session_id, context, changed)
+        self._greeting = asyncio.Lock()
+        self._offered_key: str | None = None
+        self._violations = 0
         self._pushes: Pushes | None = None
         self._shells = list[ShellStream]()
         self.git: GitDoor | None = None
@@ -72,7 +78,7 @@ class Link:
         plan_text = self._ledger.plan(self.session_id)
         self.has_repository = plan_text is None or '"repository_access":false' not in plan_text
         self._mode = mode
-        self._recording.open(self._ledger)
+        await self._recording.open(self._ledger)
         if self.has_repository:
             mirror = await self._open_mirror(session.project_id)
             self._pushes = Pushes(session.id, self._ledger, mirror)
@@ -83,9 +89,11 @@ class Link:
                 access=Access.FULL if mode == "normal" else Access.PUSH_ONLY,
                 on_push=self._pushed,
             )
+            self.git.rescue_number = NO_RESCUE
             await self._pushes.catch_up()
-        self._listener = DoorListener(self._context.home.door(session.id), Door(self).handle)
-        await self._listener.open()
+        listener = DoorListener(self._context.home.door(session.id), Door(self).handle)
+        await listener.open()
+        self._listener = listener
 
     async def close(self) -> None:
         """Leave the sandbox to itself: it goes on, and connects to the next host."""
@@ -183,7 +191,13 @@ class Link:
 
     async def rescue(self, number: int, reason: str, deadline_s: float) -> RescueResult:
         """Have the supervisor push what would be lost."""
-        return await self._live().rescue(number, reason, deadline=deadline_s)
+        if self.git is None:
+            raise Refused("The session has no repository to save its work to.")
+        self.git.rescue_number = number
+        try:
+            return await self._live().rescue(number, reason, deadline=deadline_s)
+        finally:
+            self.git.rescue_number = NO_RESCUE
 
     async def shutdown(self) -> None:
         """End everything in the sandbox in order."""
@@ -196,10 +210,10 @@ class Link:
         self._shells.append(shell)
         return shell
 
-    async def mirror_ref(self, ref: str) -> str | None:
-        """What a ref names in the mirror."""
+    async def rescues(self) -> list[KeptRef]:
+        """Work of this session that is safe in the mirror."""
         mirror = await self._open_mirror(self._session().project_id)
-        return await mirror.resolve(ref)
+        return await mirror.rescues(self.session_id)
 
     def note(self, text: str) -> None:
         """A line of the host's own in the session's record."""
@@ -230,29 +244,59 @@ class Link:
     async def supervise(self, channel: Channel) -> None:
         """Serve one connection of the supervisor until it closes; a newer one takes its place."""
         hello = await channel.hello()
-        session = self._session()
         if hello.session_id != self.session_id:
+            self.note("Another session's supervisor came to this door and was sent away.")
             return
-        old, self._channel = self._channel, None
-        if old is not None:
-            await old.close()
-        key = None
-        if self.channel_key is None:
-            key = secrets.token_hex(32)
-            await self._ledger.give_key(session, key)
-        self._hello = hello
-        await channel.welcome(self._welcome(session, key))
-        self._channel = channel
-        self._recording.attach(hello.last_seq)
+        async with self._greeting:  # two connections at once must not be given two keys
+            old, self._channel = self._channel, None
+            if old is not None:
+                await old.close()
+            key = self._offered_key = secrets.token_hex(32) if self.channel_key is None else None
+            self._hello = hello
+            self._recording.attach(hello.last_seq)
+            await channel.welcome(self._welcome(self._session(), key))
+            self._channel = channel
         self._connected.set()
         self._changed.set()
         try:
-            await self._recording.fill(channel)
+            await self._recording.fill(channel, self._keep_key)
         finally:
             if self._channel is channel:
                 self._channel = None
                 self._connected.clear()
             self._changed.set()
+            await self._judge(channel)
+
+    async def _keep_key(self) -> None:
+        """Hold the supervisor to its key once it is sure to have it: it writes before it sends its first record.
+
+        Noted any earlier, a death of either side in between would lock the sandbox out for ever.
+        """
+        key, self._offered_key = self._offered_key, None
+        if key is not None:
+            await self._ledger.give_key(self._session(), key)
+
+    async def _judge(self, channel: Channel) -> None:
+        """Slow down a supervisor that breaks the protocol; it comes back at once, and breaks it again."""
+        if isinstance(channel.failure, ProtocolViolation):
+            self._violations += 1
+            self.note(f"The sandbox's connection was closed: {channel.failure.message}")
+            await asyncio.sleep(VIOLATION_S)
+
+    @property
+    def violation(self) -> KortixError | None:
+        """Why this supervisor cannot be worked with, once it has broken the protocol too often."""
+        if self._violations < VIOLATIONS:
+            return None
+        return ProtocolViolation(
+            f"The sandbox's supervisor broke the protocol {self._violations} times.",
+            hint="Its image may be of another version: stop and resume the session.",
+        )
+
+    @property
+    def shortage(self) -> str | None:
+        """Why the record cannot be written at this moment."""
+        return self._recording.shortage
 
     def _welcome(self, session: Session, key: str | None) -> Welcome:
         repository = Repository(

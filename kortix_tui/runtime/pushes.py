@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+
+from kortix_tui.base.errors import KortixError
 from kortix_tui.repository import diff
 from kortix_tui.repository.door import PushReport
 from kortix_tui.repository.mirror import Mirror
@@ -34,10 +37,13 @@ class Pushes:
         if head is None or head == session.head_commit:
             return
         number = await self._mirror.keep_head(session.id, head)
-        found = await diff.summary(self._mirror, session.base_commit or head, head)
+        files = additions = deletions = 0
+        with contextlib.suppress(KortixError):  # too large to count; the head itself must be noted all the same
+            found = await diff.summary(self._mirror, session.base_commit or head, head)
+            files, additions, deletions = len(found.files), found.additions, found.deletions
         await self._ledger.accept_head(
-            session, n=number, commit=head, files=len(found.files), additions=found.additions,
-            deletions=found.deletions, project=self._ledger.project(session.project_id).slug,
+            session, n=number, commit=head, files=files, additions=additions, deletions=deletions,
+            project=self._ledger.project(session.project_id).slug,
         )  # fmt: skip
 
     def _session(self) -> Session:

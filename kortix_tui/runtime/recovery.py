@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Collection
 from datetime import timedelta
+from functools import partial
 from typing import Final
 
 from kortix_tui.base.clock import to_text
@@ -14,11 +16,12 @@ from kortix_tui.review.merging import Merging
 from kortix_tui.runtime.adding import sweep_mirrors
 from kortix_tui.runtime.context import Context
 from kortix_tui.runtime.ledger import Ledger
-from kortix_tui.runtime.preparing import Preparing, manifest_faults
+from kortix_tui.runtime.preparing import Preparing
+from kortix_tui.runtime.requests import hand_out
 from kortix_tui.sandbox.provider import Provider
 from kortix_tui.store.audit import SYSTEM
 from kortix_tui.store.database import Fenced, Transaction
-from kortix_tui.store.models import Merge, Session
+from kortix_tui.store.models import Session
 
 ORPHAN_AFTER: Final = timedelta(minutes=1)
 log = logging.getLogger(__name__)
@@ -27,49 +30,50 @@ log = logging.getLogger(__name__)
 class Recovery:
     """Completes what an earlier host began and ends what nobody owns."""
 
-    def __init__(self, context: Context, ledger: Ledger, provider: Provider, preparing: Preparing) -> None:
+    def __init__(
+        self, context: Context, ledger: Ledger, provider: Provider, preparing: Preparing, merging: Merging
+    ) -> None:
         self._context = context
         self._ledger = ledger
         self._provider = provider
         self._preparing = preparing
-        self._merging = Merging(context.store, ledger, manifest_faults)
+        self._merging = merging
 
     async def requests(self) -> None:
         """Settle open merges, then hand running requests out again: each is safe to repeat once merges are settled."""
-        rows = self._context.store.all(f"SELECT {Merge.columns()} FROM merges WHERE state = 'intent'")
-        for intent in map(Merge.of, rows):
-            await self._settle(intent)
+        await self.merges()
         await asyncio.to_thread(sweep_mirrors, self._context.home, self._context.store)
-        if self._context.store.one("SELECT 1 FROM requests WHERE state = 'running'"):
-            await self._ledger.write(self._hand_out)
+        for (request_id,) in self._context.store.all("SELECT id FROM requests WHERE state = 'running'"):
+            await self._ledger.write(partial(hand_out, request_id=request_id))
 
-    def _hand_out(self, tx: Transaction) -> None:
-        stuck = tx.execute("SELECT id, kind FROM requests WHERE state = 'running'").fetchall()
-        for identity, kind in stuck:
-            tx.execute("UPDATE requests SET state = 'pending', started_at = NULL WHERE id = ?", (identity,))
-            tx.audit("request.repeat", scope=f"{kind} {identity}", actor=SYSTEM)
+    async def merges(self) -> None:
+        """Ask the sources what became of merges that nobody saw end."""
+        rows = self._context.store.all(
+            "SELECT DISTINCT c.project_id FROM merges m JOIN change_requests c ON c.id = m.change_id"
+            " WHERE m.state = 'intent'"
+        )
+        for (project_id,) in rows:
+            try:
+                mirror = await self._preparing.mirror(project_id)
+                await self._merging.recover(mirror, self._ledger.project(project_id), SYSTEM)
+            except Fenced:
+                raise
+            except KortixError as error:
+                # The source cannot be asked now; the intent stays and is settled by the next sweep.
+                log.warning("merges of %s could not be settled: %s", project_id, error)
 
-    async def _settle(self, intent: Merge) -> None:
-        row = self._context.store.one("SELECT project_id FROM change_requests WHERE id = ?", (intent.change_id,))
-        project = self._ledger.project(row[0]) if row else None
-        if project is None:
-            return
-        try:
-            mirror = await self._preparing.mirror(project.id)
-            await self._merging.recover(mirror, project, intent, SYSTEM)
-        except Fenced:
-            raise
-        except KortixError:
-            # The source cannot be asked now; the intent stays and is settled by the next host or sweep.
-            log.exception("merge %s could not be settled", intent.id)
-
-    async def sandboxes(self) -> None:
+    async def sandboxes(self, kept: Collection[str]) -> None:
         """End containers of this home that no session row wants: none must run unseen.
 
         Volumes of a session that is not marked as removed are never touched.
+
+        Args:
+            kept: Sessions that have a runner, which knows better.
         """
         store = self._context.store
         for state in await self._provider.owned(store.install_id):
+            if state.session_id in kept:
+                continue
             session = self._ledger.session(state.session_id)
             if session is None:
                 # A row is always older than its container; only a restored store explains this. Its disk is kept.

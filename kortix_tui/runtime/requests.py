@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 from pydantic import BaseModel
 
-from kortix_tui.base.errors import InvalidInput, KortixError
+from kortix_tui.base.errors import InvalidInput, KortixError, StoreFailed
 from kortix_tui.base.words import Outcome, RequestState
 from kortix_tui.repository.merge import join_rescue
 from kortix_tui.review.decision import DecideChange
@@ -17,15 +18,16 @@ from kortix_tui.review.merging import Merging
 from kortix_tui.runtime.adding import add_project
 from kortix_tui.runtime.context import Context, Failure
 from kortix_tui.runtime.ledger import Ledger
-from kortix_tui.runtime.preparing import Preparing, manifest_faults
+from kortix_tui.runtime.preparing import Preparing
 from kortix_tui.runtime.projects import AddProject
 from kortix_tui.runtime.pushes import Pushes
 from kortix_tui.runtime.sessions import JoinRescue
 from kortix_tui.runtime.views import JoinedRescue, MergeResult
-from kortix_tui.store.audit import Actor
+from kortix_tui.store.audit import SYSTEM, Actor
 from kortix_tui.store.database import Fenced, Transaction
 from kortix_tui.store.models import Request
 
+RETRY_S: Final = 5.0
 log = logging.getLogger(__name__)
 Handler = Callable[[Request, Actor], Awaitable[BaseModel]]
 
@@ -33,13 +35,13 @@ Handler = Callable[[Request, Actor], Awaitable[BaseModel]]
 class Requests:
     """Takes pending requests and answers each in a task of its own."""
 
-    def __init__(self, context: Context, ledger: Ledger, preparing: Preparing) -> None:
+    def __init__(self, context: Context, ledger: Ledger, preparing: Preparing, merging: Merging) -> None:
         self._context = context
         self._ledger = ledger
         self._preparing = preparing
         self._taken = set[str]()
-        self._merging = Merging(context.store, ledger, manifest_faults)
-        self._one_merge = asyncio.Lock()
+        self._merging = merging
+        self._adding = asyncio.Lock()
         self._handlers: Final[dict[str, Handler]] = {
             "project.create": self._add_project,
             "change_request.merge": self._merge,
@@ -53,7 +55,19 @@ class Requests:
             request = Request.of(row)
             if request.id not in self._taken:
                 self._taken.add(request.id)
-                tasks.create_task(self._answer(request), name=f"request {request.id}")
+                tasks.create_task(self._take(request), name=f"request {request.id}")
+
+    async def _take(self, request: Request) -> None:
+        """Answer one; a store that cannot be written now leaves it pending or running, for later."""
+        try:
+            await self._answer(request)
+        except StoreFailed:
+            log.warning("request %s (%s) could not be answered", request.id, request.kind, exc_info=True)
+            await asyncio.sleep(RETRY_S)
+            with contextlib.suppress(StoreFailed):
+                await self._ledger.write(lambda tx: hand_out(tx, request.id))
+        finally:
+            self._taken.discard(request.id)
 
     async def _answer(self, request: Request) -> None:
         actor = Actor.model_validate_json(request.actor)
@@ -65,7 +79,7 @@ class Requests:
                     f"This host does not know «{request.kind}».", hint="Update it: end it and try again."
                 )
             result = await handler(request, actor)
-        except Fenced:
+        except (Fenced, StoreFailed):
             raise
         except KortixError as error:
             await self._move(request, RequestState.FAILED, actor, error=Failure.of(error).model_dump_json())
@@ -100,7 +114,8 @@ class Requests:
 
     async def _add_project(self, request: Request, actor: Actor) -> BaseModel:
         wanted = AddProject.model_validate_json(request.payload)
-        return await add_project(self._context.home, self._ledger, wanted, actor)
+        async with self._adding:  # the same repository twice at once is one project
+            return await add_project(self._context.home, self._ledger, wanted, actor)
 
     async def _merge(self, request: Request, actor: Actor) -> BaseModel:
         decision = DecideChange.model_validate_json(request.payload)
@@ -109,8 +124,7 @@ class Requests:
             raise InvalidInput("That change request does not exist.", hint="See `kortix cr ls`.")
         project = self._ledger.project(row[0])
         mirror = await self._preparing.mirror(project.id)
-        async with self._one_merge:
-            change = await self._merging.merge(mirror, project, decision, actor)
+        change = await self._merging.merge(mirror, project, decision, actor)
         return MergeResult(
             project=project.slug,
             number=change.number,
@@ -131,3 +145,11 @@ class Requests:
         head = await join_rescue(mirror, session.id, wanted.n)
         await Pushes(session.id, self._ledger, mirror).catch_up()
         return JoinedRescue(session_id=session.id, n=wanted.n, head_commit=head)
+
+
+def hand_out(tx: Transaction, request_id: str) -> None:
+    """Give a running request out again: whoever took it cannot answer any more."""
+    row = tx.execute("SELECT kind FROM requests WHERE id = ? AND state = 'running'", (request_id,)).fetchone()
+    if row is not None:
+        tx.execute("UPDATE requests SET state = 'pending', started_at = NULL WHERE id = ?", (request_id,))
+        tx.audit("request.repeat", scope=f"{row[0]} {request_id}", actor=SYSTEM)

@@ -8,21 +8,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from datetime import timedelta
+from collections.abc import Coroutine
+from dataclasses import replace
 from enum import Enum, auto
-from typing import Final
+from typing import Any, Final, TypeVar
 
-from kortix_tui.base.errors import DeadlineExceeded, EngineUnavailable, KortixError
+from kortix_tui.base.errors import DeadlineExceeded, DiskFull, EngineUnavailable, KortixError, Refused, StoreFailed
 from kortix_tui.base.words import Activity, Outcome, PromptState, SessionStatus, Wanted
 from kortix_tui.harness.command import TurnStart, command_turn
 from kortix_tui.manifest.plan import AgentPlan
 from kortix_tui.runtime.context import Context
+from kortix_tui.runtime.elapsed import Elapsed
 from kortix_tui.runtime.ledger import Ledger
-from kortix_tui.runtime.link import Link
+from kortix_tui.runtime.link import CloneFailed, Link
+from kortix_tui.runtime.places import Places
 from kortix_tui.runtime.preparing import Preparing
 from kortix_tui.runtime.recording import TurnEnd
 from kortix_tui.runtime.saving import Saving
-from kortix_tui.sandbox.channel import ChannelClosed
+from kortix_tui.sandbox.channel import ChannelClosed, ProtocolViolation
 from kortix_tui.sandbox.provider import Provider, SandboxSpec
 from kortix_tui.store.database import Fenced
 from kortix_tui.store.models import Prompt, Session
@@ -33,7 +36,11 @@ CANCEL_S: Final = 10.0
 LOST_GRACE_S: Final = 6.0
 """The supervisor comes back within two seconds when only the connection was lost."""
 RETRY_S: Final = 2.0
+TROUBLES: Final = 5
+"""So often a fault is met with another try before a person is asked."""
+TROUBLE_S: Final = (1.0, 30.0)
 GIB: Final = 1 << 30
+T = TypeVar("T")
 
 
 class Next(Enum):
@@ -50,20 +57,34 @@ class SandboxDied(KortixError):
     code = "sandbox_died"
 
 
+class Superseded(Exception):
+    """Something else is wanted of the session now."""
+
+
 class Runner:
     """Brings one session to what is wanted of it and keeps it there."""
 
     def __init__(
-        self, session_id: str, context: Context, ledger: Ledger, provider: Provider, preparing: Preparing
+        self,
+        session_id: str,
+        context: Context,
+        ledger: Ledger,
+        provider: Provider,
+        preparing: Preparing,
+        places: Places,
     ) -> None:
         self.session_id = session_id
         self._context = context
         self._ledger = ledger
         self._provider = provider
         self._preparing = preparing
+        self._places = places
         self.changed = asyncio.Event()
         self.link = Link(session_id, context, ledger, preparing.mirror, self.changed)
         self._saving = Saving(session_id, ledger, self.link)
+        self._idle = Elapsed(context.clock)
+        self._at_work = Elapsed(context.clock)
+        self._troubles = 0
 
     # The loop
 
@@ -80,16 +101,18 @@ class Runner:
                         case Next.DONE:
                             return
                         case Next.WAIT:
+                            self._troubles = 0
                             with contextlib.suppress(TimeoutError):
                                 async with asyncio.timeout(self._pause()):
                                     await self.changed.wait()
-                except ChannelClosed:
-                    continue  # the next step finds out whether the sandbox is still there
-                except (Fenced, EngineUnavailable):
-                    raise
+                except Superseded:
+                    continue
+                except (Fenced, EngineUnavailable, StoreFailed):
+                    raise  # whoever cannot write down what it does must not do it
                 except KortixError as error:
-                    await self._fail(self._session(), error)
-                    return
+                    if not await self._bear(session, error):
+                        await self._fail(session, error)
+                        return
         except EngineUnavailable as error:
             await self._engine_gone(error)
         finally:
@@ -97,6 +120,8 @@ class Runner:
 
     async def _step(self, session: Session) -> Next:
         """Do the next thing."""
+        if (violation := self.link.violation) is not None:
+            raise violation
         match session.wanted:
             case Wanted.REMOVED:
                 await self._remove(session)
@@ -106,40 +131,95 @@ class Runner:
                 return Next.DONE
             case Wanted.RUNNING:
                 if not self.link.alive or session.status is not SessionStatus.RUNNING:
-                    await self._bring_up(session)
-                    return Next.AGAIN
+                    return await self._bring_up(session)
                 return await self._work(session)
+
+    async def _bear(self, session: Session, error: KortixError) -> bool:
+        """Whether to try again. What runs is not ended for a fault that may pass; a lost connection is none at all."""
+        lost = isinstance(error, ChannelClosed)
+        if session.wanted is not Wanted.RUNNING or isinstance(error, SandboxDied | CloneFailed | ProtocolViolation):
+            return lost
+        runs = session.status is SessionStatus.RUNNING
+        if lost and runs:
+            return True  # the next step finds out whether the sandbox is still there
+        self._troubles += 1
+        if self._troubles > TROUBLES or not (runs or lost):
+            return False
+        if runs:
+            self.link.note(f"{error} It is tried again.")
+        await asyncio.sleep(min(TROUBLE_S[0] * 2 ** (self._troubles - 1), TROUBLE_S[1]))
+        return True
 
     def _pause(self) -> float:
         """Seconds until something may be due although nothing changed."""
         session = self._session()
-        idle_at = session.active_at + timedelta(minutes=session.idle_minutes)
-        return min(30.0, max(0.5, (idle_at - self._context.clock.now()).total_seconds()))
+        left = session.idle_minutes * 60 - self._idle.since(session.active_at)
+        return min(30.0, max(0.5, left))
 
     def _session(self) -> Session:
         session = self._ledger.session(self.session_id)
         assert session is not None  # noqa: S101 - rows of sessions are never deleted
         return session
 
+    async def _while_wanted(self, work: Coroutine[Any, Any, T]) -> T:
+        """Do something long that a stop or a removal ends at once.
+
+        Raises:
+            Superseded: It was ended.
+        """
+        task = asyncio.create_task(work)
+        try:
+            while not task.done():
+                self.changed.clear()
+                if self._session().wanted is not Wanted.RUNNING:
+                    raise Superseded
+                change = asyncio.create_task(self.changed.wait())
+                try:
+                    await asyncio.wait({task, change}, return_when=asyncio.FIRST_COMPLETED)
+                finally:
+                    change.cancel()
+            return task.result()
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
     # Up
 
-    async def _bring_up(self, session: Session) -> None:
+    async def _bring_up(self, session: Session) -> Next:
         """Make the sandbox run and its supervisor answer; a lost connection is first given time to come back."""
-        if session.status is SessionStatus.RUNNING and await self._still_there():
-            return
-        state = await self._provider.inspect(session.id) if session.status is SessionStatus.RUNNING else None
-        if session.status is SessionStatus.RUNNING and (state is None or not state.running):
-            await self._after_death(session, out_of_memory=state is not None and state.out_of_memory)
-            return
+        if session.status is SessionStatus.RUNNING:
+            if await self._still_there():
+                return Next.AGAIN
+            state = await self._provider.inspect(session.id)
+            if state is None or not state.running:
+                await self._after_death(session, out_of_memory=state is not None and state.out_of_memory)
+                return Next.AGAIN
+            await self._start("normal")
+            return Next.AGAIN
+        if not await self._has_place(session):
+            return Next.WAIT
+        plan, image = await self._while_wanted(self._prepare(session))
+        await self._start("normal", image)
+        await self._while_wanted(self.link.ready(READY_S))
+        await self._ledger.move(
+            self._session(), "session.status.changed", status=SessionStatus.RUNNING, activity=Activity.IDLE
+        )
+        self.link.note(f"Sandbox ready on branch {session.id}, agent {plan.name}.")
+        return Next.AGAIN
+
+    async def _prepare(self, session: Session) -> tuple[AgentPlan, str]:
         plan = await self._preparing.plan(session, self.link.note)
-        await self._start("normal")
-        await self.link.ready(READY_S)
-        session = self._session()
-        if session.status is not SessionStatus.RUNNING:
-            await self._ledger.move(
-                session, "session.status.changed", status=SessionStatus.RUNNING, activity=Activity.IDLE
-            )
-            self.link.note(f"Sandbox ready on branch {session.id}, agent {plan.name}.")
+        return plan, await self._preparing.image(self._session(), plan, self.link.note)
+
+    async def _has_place(self, session: Session) -> bool:
+        """Whether one more may run; otherwise the session waits, and says why."""
+        free = self._places.take(session.id)
+        if not free and session.reason != "capacity":
+            text = f"Waits for a place: {self._places.limit} sessions run already. Stop one, or raise the ceiling."
+            await self._ledger.move(session, "session.capacity.wait", reason="capacity", text=text)
+        elif free and session.reason == "capacity":
+            await self._ledger.move(session, "session.capacity.get")
+        return free
 
     async def _still_there(self) -> bool:
         """Whether a running session's supervisor reconnects by itself."""
@@ -148,11 +228,11 @@ class Runner:
             await self.link.connected(LOST_GRACE_S)
         return self.link.alive
 
-    async def _start(self, mode: str) -> None:
+    async def _start(self, mode: str, image: str | None = None) -> None:
         """Container up, supervisor connected in this mode."""
         session = self._session()
         plan = self._preparing.pinned(session)
-        image = await self._preparing.image(session, plan, self.link.note)
+        image = image or await self._preparing.image(session, plan, self.link.note)
         if session.id not in await self._provider.owned_volumes(self._context.store.install_id):
             await self.link.forget_key()
         await self.link.open(mode)
@@ -162,7 +242,8 @@ class Runner:
         finally:
             await branch
         try:
-            await self.link.connected(CONNECT_S)
+            connected = self.link.connected(CONNECT_S)
+            await (self._while_wanted(connected) if mode == "normal" else connected)
         except DeadlineExceeded:
             printed = (await self._provider.output(session.id, lines=5)).strip()
             raise SandboxDied(
@@ -186,30 +267,48 @@ class Runner:
 
     async def _work(self, session: Session) -> Next:
         """Answer the next prompt, or stop an idle session."""
+        await self._say_what_is_short(session)
         prompt = self._ledger.prompt(session.id, PromptState.RUNNING, PromptState.QUEUED)
         if prompt is not None:
             await self._turn(session, prompt)
             return Next.AGAIN
-        idle_at = session.active_at + timedelta(minutes=session.idle_minutes)
-        if self._context.clock.now() >= idle_at and not self.link.attended:
-            text = f"Stopped after {session.idle_minutes} min without work; a new prompt or `resume` wakes it."
-            await self._ledger.move(session, "session.idle", wanted=Wanted.STOPPED, reason="idle", text=text)
+        idle_for = self._idle.since(session.active_at)
+        if idle_for >= session.idle_minutes * 60 and not self.link.attended:
+            text = f"Stopped after {session.idle_minutes:g} min without work; a new prompt or `resume` wakes it."
+            await self._ledger.fall_idle(session, text)
             return Next.AGAIN
         return Next.WAIT
+
+    async def _say_what_is_short(self, session: Session) -> None:
+        """Keep the reason that a running session shows in step with what it really lacks."""
+        short = self.link.shortage
+        if short is not None and session.reason != DiskFull.code:
+            text = f"Its output cannot be stored ({short}): it waits in the sandbox until there is space."
+            await self._ledger.move(session, "session.record.pause", reason=DiskFull.code, text=text)
+        elif short is None and session.reason is not None:
+            await self._ledger.move(session, "session.trouble.over")
 
     async def _turn(self, session: Session, prompt: Prompt) -> None:
         """Run one prompt to its end, whatever part of it an earlier host has seen."""
         end = self.link.ended(prompt.id) if prompt.state is PromptState.RUNNING else None
         if end is None:
-            if prompt.state is PromptState.QUEUED:
-                await self._ledger.start_prompt(session, prompt)
+            try:
+                order = self._order(session, prompt)
+            except Refused as error:
+                await self._ledger.end_prompt(
+                    session, prompt, PromptState.FAILED, exit_code=None, message=error.message
+                )
+                return
+            if prompt.state is PromptState.QUEUED and not await self._ledger.start_prompt(session, prompt):
+                return
             # Idempotent by the prompt's id: what the supervisor has started is never started again.
-            await self.link.start_turn(self._order(session, prompt))
+            await self.link.start_turn(order)
             end = await self._turn_end(prompt)
         if end is None:
             return  # the connection was lost, or something else is wanted now; the next step finds out
         await self._saving.save("turn end")
         await self._finish(session, prompt, end)
+        self._troubles = 0
 
     def _order(self, session: Session, prompt: Prompt) -> TurnStart:
         plan = self._preparing.pinned(session)
@@ -223,19 +322,35 @@ class Runner:
         )
 
     async def _turn_end(self, prompt: Prompt) -> TurnEnd | None:
-        """Wait for the turn's end; cancel it when a stop or removal is wanted."""
+        """Wait for the turn's end; cancel it when a stop or removal is wanted, or when its time is over."""
         while True:
             self.changed.clear()
             if (end := self.link.ended(prompt.id)) is not None:
                 return end
-            if not self.link.alive:
+            session = self._session()
+            if not self.link.alive or session.wanted is not Wanted.RUNNING:
                 return None
-            if self._session().wanted is not Wanted.RUNNING:
+            await self._say_what_is_short(session)
+            left = self._time_left(prompt)
+            if left <= 0:
                 await self.link.cancel_turn(prompt.id)
-                return await self.link.wait_end(prompt.id, CANCEL_S)
-            await self.changed.wait()
+                left = CANCEL_S
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(left, 3600.0)):
+                    await self.changed.wait()
+
+    def _time_left(self, prompt: Prompt) -> float:
+        """Seconds that a turn may still take."""
+        minutes = self._context.settings.sandbox.prompt_timeout_minutes
+        current = self._ledger.prompt(self.session_id, PromptState.RUNNING) or prompt
+        if minutes is None or current.started_at is None:
+            return 3600.0
+        return minutes * 60 - self._at_work.since(current.started_at)
 
     async def _finish(self, session: Session, prompt: Prompt, end: TurnEnd) -> None:
+        if end.cancelled and self._session().wanted is Wanted.RUNNING and self._time_left(prompt) <= 0:
+            minutes = self._context.settings.sandbox.prompt_timeout_minutes
+            end = replace(end, message=f"Timed out: the turn took longer than {minutes:g} min and was ended.")
         await self._ledger.end_prompt(session, prompt, end.state, exit_code=end.exit_code, message=end.message)
 
     # Down
@@ -245,13 +360,16 @@ class Runner:
         if session.status in (SessionStatus.STOPPED, SessionStatus.FAILED):
             await self._provider.stop(session.id)
             return
-        reason, text = session.reason or "stopped", session.reason_text
+        if session.status is SessionStatus.RUNNING and not self.link.alive:
+            await self._still_there()  # this host came a moment ago; the work is still to be saved
+        reason, text = ("idle", session.reason_text) if session.reason == "idle" else ("stopped", None)
         await self._end_running_turn(session)
         if self.link.alive:
             if (lost := await self._saving.save("stop")) is not None:
                 text = f"{text or 'Stopped.'} Not saved yet: {lost} Its disk is kept."
             await self.link.shutdown()
         await self._provider.stop(session.id)
+        await self._lose_running_prompt(session, "The session was stopped during this turn; it may have had effects.")
         await self._ledger.move(
             session, "session.status.changed", status=SessionStatus.STOPPED, reason=reason, text=text
         )
@@ -276,6 +394,7 @@ class Runner:
             await self._end_running_turn(session)
             if (lost := await self._saving.save("remove")) is not None:
                 await self._provider.stop(session.id)
+                await self._lose_running_prompt(session, "The session was stopped during this turn.")
                 text = f"Not removed, because its work could not be saved: {lost} The disk is kept."
                 await self._ledger.move(
                     session, "session.delete", status=SessionStatus.FAILED, wanted=Wanted.STOPPED,
@@ -293,6 +412,7 @@ class Runner:
     async def _after_death(self, session: Session, *, out_of_memory: bool) -> None:
         """The container is gone while it should run: find out how the turn ended, save the work, stop."""
         text = "The sandbox ended by itself" + (": it ran out of memory." if out_of_memory else ".")
+        disk = session.id in await self._provider.owned_volumes(self._context.store.install_id)
         self.link.note(text)
         await self._start("rescue")
         prompt = self._ledger.prompt(session.id, PromptState.RUNNING)
@@ -307,7 +427,9 @@ class Runner:
             lost = await self._saving.save("sandbox died")
         await self.link.shutdown()
         await self._provider.stop(session.id)
-        kept = f" Not saved yet: {lost} Its disk is kept." if lost else " Its work was saved."
+        kept = " Its work was saved." if disk else " Its disk is gone; what was pushed or saved before is still there."
+        if lost:
+            kept = f" Not saved yet: {lost} Its disk is kept."
         await self._ledger.move(
             session, "session.status.changed", status=SessionStatus.STOPPED, wanted=Wanted.STOPPED,
             reason="sandbox_died", text=f"{text}{kept} `resume` starts it again.", outcome=Outcome.FAILURE,
@@ -320,6 +442,8 @@ class Runner:
     async def _fail(self, session: Session, error: KortixError) -> None:
         """Keep queue and disk, say why, wait for a person."""
         self.link.note(str(error))
+        if session.status is SessionStatus.RUNNING and self.link.alive:
+            await self._saving.save("failure")
         with contextlib.suppress(KortixError):
             await self._provider.stop(session.id)
         await self._lose_running_prompt(session, error.message)

@@ -7,9 +7,10 @@ from typing import Final
 
 from kortix_tui.base.errors import KortixError
 from kortix_tui.base.text import visible_line
+from kortix_tui.repository.mirror import KeptRef
 from kortix_tui.runtime.ledger import Ledger
 from kortix_tui.runtime.link import Link
-from kortix_tui.store.models import Rescue
+from kortix_tui.store.models import Rescue, Session
 
 RESCUE_S: Final = 180.0
 
@@ -28,28 +29,46 @@ class Saving:
         assert session is not None  # noqa: S101 - rows of sessions are never deleted
         if not self._link.has_repository:
             return None
-        number = self._ledger.next_rescue(session.id)
         try:
+            number = await self._adopt(session)
             result = await self._link.rescue(number, reason, RESCUE_S)
+            kept = {entry.n: entry for entry in await self._link.rescues()}
         except KortixError as error:
-            return str(error)
+            return self._failed(str(error))
+        if number in kept:
+            # Also when the sandbox could not save everything: what it could is there to be found.
+            await self._note(session, kept[number], reason, result.files)
         if result.outcome == "clean":
             return None
-        if result.outcome != "saved" or result.commit is None:
-            return visible_line(result.message or "the sandbox did not say why.")
-        ref = f"refs/kortix/rescue/{session.id}/{number}"
+        if result.outcome != "saved":
+            return self._failed(visible_line(result.message or "the sandbox did not say why."))
         # What the sandbox says is a claim; the mirror has the truth.
-        if await self._link.mirror_ref(ref) != result.commit:
-            return f"{ref} did not arrive."
+        if number not in kept or kept[number].commit != result.commit:
+            return self._failed(f"refs/kortix/rescue/{session.id}/{number} did not arrive.")
+        return None
+
+    async def _adopt(self, session: Session) -> int:
+        """Note rescues that arrived while no host listened; returns the next free number."""
+        known = self._ledger.rescue_numbers(session.id)
+        kept = await self._link.rescues()
+        for entry in kept:
+            if entry.n not in known:
+                await self._note(session, entry, "found", 0)
+        return max([0, *known, *(entry.n for entry in kept)]) + 1
+
+    async def _note(self, session: Session, entry: KeptRef, reason: str, files: int) -> None:
         rescue = Rescue(
             session_id=session.id,
-            n=number,
-            commit_id=result.commit,
-            ref=ref,
+            n=entry.n,
+            commit_id=entry.commit,
+            ref=entry.ref,
             reason=reason,
-            files=result.files,
+            files=files,
             at=datetime.now(UTC),
         )
         await self._ledger.rescued(session, rescue)
-        self._link.note(f"Saved uncommitted work ({result.files} files) to {ref}.")
-        return None
+        self._link.note(f"Saved work that is not on the branch ({files} files) to {entry.ref}.")
+
+    def _failed(self, why: str) -> str:
+        self._link.note(f"Work could not be saved: {why}")
+        return why

@@ -31,6 +31,13 @@ _VIEW = (
 )
 
 
+_WAKE = (
+    "wanted = 'running', attempts = 0, reason = NULL, reason_text = NULL,"
+    " status = CASE WHEN status IN ('stopped', 'failed') THEN 'provisioning' ELSE status END"
+)
+"""Have a session run. One that is still being stopped stays what it is until it is; then it starts again."""
+
+
 class JoinRescue(BaseModel):
     """Request `session.rescue.join`."""
 
@@ -149,6 +156,8 @@ class Sessions:
         shown = shorten(visible_line(title.strip() if title and title.strip() else first), 120)
         minutes = idle_minutes if idle_minutes is not None else context.settings.sandbox.idle_minutes
         with context.store.write() as tx:
+            if tx.execute("SELECT removed_at FROM projects WHERE id = ?", (project.id,)).fetchone()[0] is not None:
+                raise NotFound(f"Project {project.slug} was removed.", hint="See `kortix projects ls`.")
             tx.execute(
                 "INSERT INTO sessions (id, project_id, title, agent, status, activity, wanted, base_branch, template,"
                 " idle_minutes, owner, origin, agent_token, created_at, updated_at, active_at)"
@@ -192,9 +201,8 @@ class Sessions:
                 )
             prompt_id = self._insert_prompt(tx, view.id, body)
             tx.execute(
-                "UPDATE sessions SET wanted = ?, updated_at = ?, active_at = ?, attempts = 0,"
-                " status = CASE WHEN status IN ('stopped', 'failed') THEN 'provisioning' ELSE status END WHERE id = ?",
-                (Wanted.RUNNING, tx.now_text, tx.now_text, view.id),
+                f"UPDATE sessions SET updated_at = ?, active_at = ?, {_WAKE} WHERE id = ?",
+                (tx.now_text, tx.now_text, view.id),
             )
             tx.audit(
                 "session.prompt.send", scope=f"session {view.id}", actor=context.actor, project_id=view.project_id,
@@ -280,10 +288,10 @@ class Sessions:
                 raise Refused(f"Session {view.id} is being removed.")
             if row[0] == wanted and row[2] != SessionStatus.FAILED:
                 return view
-            status = SessionStatus.PROVISIONING if wanted is Wanted.RUNNING else row[2]
+            change = _WAKE if wanted is Wanted.RUNNING else f"wanted = '{wanted}', attempts = 0"
             tx.execute(
-                "UPDATE sessions SET wanted = ?, status = ?, attempts = 0, updated_at = ?, active_at = ? WHERE id = ?",
-                (wanted, status, tx.now_text, tx.now_text, view.id),
+                f"UPDATE sessions SET updated_at = ?, active_at = ?, {change} WHERE id = ?",
+                (tx.now_text, tx.now_text, view.id),
             )
             tx.audit(
                 event, scope=f"session {view.id}", actor=context.actor, outcome=Outcome.PENDING,

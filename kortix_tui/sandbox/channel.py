@@ -143,11 +143,18 @@ class Channel:
 
     async def records(self) -> AsyncIterator[Record]:
         """Records in order, each once, until the channel closes."""
+        async for batch in self.batches():
+            for record in batch:
+                yield record
+
+    async def batches(self) -> AsyncIterator[list[Record]]:
+        """The same, all together that wait at the moment: storing many at once costs little more than storing one."""
         while True:
             while self._records:
-                record = self._records.popleft()
+                batch = list(self._records)
+                self._records.clear()
                 self._space.set()
-                yield record
+                yield batch
             if self.closed.is_set():
                 return
             self._news.clear()

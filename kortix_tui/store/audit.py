@@ -6,13 +6,15 @@ the head file, and the head written into each merge commit, bound what even a ho
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import json
 import os
 import secrets
 import sqlite3
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any, Final
 
@@ -74,6 +76,16 @@ class AuditEvent(BaseModel):
     hash: str
 
 
+class Anchor(BaseModel):
+    """What a row's hash was when it was noted somewhere else."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    seq: int
+    hash: str
+    where: str
+
+
 class ChainReport(BaseModel):
     """What `verify` found. `broken_at` is the first row that does not fit."""
 
@@ -84,6 +96,7 @@ class ChainReport(BaseModel):
     broken_at: int | None = None
     fault: str | None = None
     head: str | None = None
+    anchors: int = 0
 
 
 def load_key(home: Home) -> bytes:
@@ -169,18 +182,23 @@ def append(
 
 
 def write_head(home: Home, seq: int, digest: str) -> None:
-    """Note the newest committed link outside the database. May lag after a crash, never leads."""
+    """Note the newest committed link outside the database. May lag after a crash or on a full disk, never leads."""
     draft = home.audit_head.with_name(f"audit.head.{os.getpid()}.{secrets.token_hex(4)}")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
-        os.write(descriptor, f"{seq}:{digest}\n".encode())
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-    draft.replace(home.audit_head)
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            os.write(descriptor, f"{seq}:{digest}\n".encode())
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+        draft.replace(home.audit_head)
+    except OSError:
+        # The row is committed: calling it failed would have its writer do it twice.
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
 
 
-def read_head(home: Home) -> tuple[int, str] | None:
+def read_head(home: Home) -> Anchor | None:
     """What `write_head` noted last.
 
     Raises:
@@ -188,35 +206,42 @@ def read_head(home: Home) -> tuple[int, str] | None:
     """
     try:
         seq, _, digest = home.audit_head.read_text().strip().partition(":")
-        return int(seq), digest
+        return Anchor(seq=int(seq), hash=digest, where=home.audit_head.name)
     except FileNotFoundError:
         return None
     except ValueError as error:
         raise StoreFailed(f"{home.audit_head} is damaged.", hint="Compare with a backup, then remove it.") from error
 
 
-def verify(connection: sqlite3.Connection, key: bytes, anchors: dict[int, str]) -> ChainReport:
-    """Recompute the chain and compare it with `anchors` (sequence number → hash) kept elsewhere."""
+def verify(connection: sqlite3.Connection, key: bytes, anchors: Iterable[Anchor] = ()) -> ChainReport:
+    """Recompute the chain and compare it with what was noted of it elsewhere.
+
+    Whoever has the key can rebuild the whole chain; the lowest anchor that disagrees says from where on.
+    """
+    kept = defaultdict[int, list[Anchor]](list)
+    for anchor in anchors:
+        kept[anchor.seq].append(anchor)
+    count = sum(map(len, kept.values()))
     expected, prev, head = 1, GENESIS, None
     for row in connection.execute("SELECT * FROM audit ORDER BY seq"):
-        seq, digest = row[0], row[11]
+        seq, digest = row[0], str(row[11])
         fault: str | None = None
         if seq != expected:
             fault = f"row {expected} is missing"
         elif row[10] != prev:
             fault = f"row {seq} does not continue row {seq - 1}"
-        elif not hmac.compare_digest(_digest(key, seq, prev, tuple(row[1:10])), str(digest)):
+        elif not hmac.compare_digest(_digest(key, seq, prev, tuple(row[1:10])), digest):
             fault = f"row {seq} was changed"
-        elif seq in anchors and anchors[seq] != digest:
-            fault = f"row {seq} differs from the anchor that was kept of it"
+        elif other := next((anchor for anchor in kept[seq] if anchor.hash != digest), None):
+            fault = f"row {seq} differs from what {other.where} says of it: it or a row before was rewritten"
         if fault:
-            return ChainReport(rows=expected - 1, ok=False, broken_at=expected, fault=fault, head=head)
+            return ChainReport(rows=expected - 1, ok=False, broken_at=expected, fault=fault, head=head, anchors=count)
         expected, prev, head = seq + 1, digest, f"{seq}:{digest}"
-    newest_anchor = max(anchors, default=0)
-    if newest_anchor >= expected:
-        fault = f"the log ends at row {expected - 1}, but row {newest_anchor} was anchored: its tail was cut"
-        return ChainReport(rows=expected - 1, ok=False, broken_at=expected, fault=fault, head=head)
-    return ChainReport(rows=expected - 1, ok=True, head=head)
+    if lost := min((seq for seq in kept if seq >= expected), default=None):
+        where = kept[lost][0].where
+        fault = f"the log ends at row {expected - 1}, but {where} knows row {lost}: its tail was cut"
+        return ChainReport(rows=expected - 1, ok=False, broken_at=expected, fault=fault, head=head, anchors=count)
+    return ChainReport(rows=expected - 1, ok=True, head=head, anchors=count)
 
 
 def read(

@@ -9,8 +9,10 @@ a crash between two writes neither repeats nor loses a record.
 from __future__ import annotations
 
 import codecs
+import errno
 import os
 import re
+import threading
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -21,7 +23,7 @@ from kortix_tui.base.text import visible
 
 SEGMENT_BYTES: Final = 4 * 1024 * 1024
 MAX_SEGMENTS: Final = 256
-"""A session keeps at most this many segments (1 GiB); the oldest go, and a `gap` record says so."""
+"""A session keeps at most this many segments (1 GiB); the oldest go, and whoever reads over the hole gets a `gap`."""
 
 _TAIL = re.compile(r"\x1b(?:\[[0-9;]{0,64})?\Z")
 
@@ -77,16 +79,26 @@ def _lines(path: Path) -> list[bytes]:
 
 
 class RecordWriter:
-    """Appends to a session's record. One writer a session: the host."""
+    """Appends to a session's record. One writer a session: the host. Safe to share between threads.
+
+    What cannot be written leaves the file as it was, so that the same record can be tried again later.
+
+    Attributes:
+        stored_seq: The newest sandbox record that is in the file.
+        synced_seq: The newest one that survives a power cut; only that may be acknowledged.
+    """
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._folder = folder
+        self._guard = threading.RLock()
         self._next = 1
         self.stored_seq = 0
         self._file: int | None = None
         self._size = 0
+        self._closed = False
         self._recover()
+        self.synced_seq = self.stored_seq
 
     def _recover(self) -> None:
         segments = _segments(self._folder)
@@ -110,10 +122,25 @@ class RecordWriter:
             self._open(segments[-1])
 
     def _open(self, path: Path) -> None:
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            self._size = os.fstat(descriptor).st_size
+            self._sync_folder()
+        except OSError:
+            os.close(descriptor)
+            raise
         if self._file is not None:
+            os.fdatasync(self._file)
             os.close(self._file)
-        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        self._size = os.fstat(self._file).st_size
+        self._file = descriptor
+
+    def _sync_folder(self) -> None:
+        """Without this a power cut can take a new file together with what was acknowledged from it."""
+        folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
 
     def append(
         self,
@@ -127,40 +154,61 @@ class RecordWriter:
         stream: str | None = None,
         data: dict[str, Any] | None = None,
     ) -> Record | None:
-        """Write one record; `None` when this sandbox record is stored already."""
-        if seq is not None:
-            if seq <= self.stored_seq:
+        """Write one record; `None` when this sandbox record is stored already.
+
+        Raises:
+            OSError: The disk does not take it; nothing of it is in the file. Or the writer was closed.
+        """
+        with self._guard:
+            if seq is not None and seq <= self.stored_seq:
                 return None
-            self.stored_seq = seq
-        record = Record(
-            n=self._next, at=at, source=source, kind=kind, seq=seq, turn=turn, stream=stream, text=text, data=data or {}
-        )
-        line = record.model_dump_json(exclude_defaults=True).encode() + b"\n"
+            record = Record(
+                n=self._next, at=at, source=source, kind=kind, seq=seq, turn=turn, stream=stream, text=text,
+                data=data or {},
+            )  # fmt: skip
+            self._write(record.model_dump_json(exclude_defaults=True).encode() + b"\n")
+            self._next += 1
+            if seq is not None:
+                self.stored_seq = seq
+            return record
+
+    def _write(self, line: bytes) -> None:
+        if self._closed:
+            raise OSError(errno.EBADF, "the record is closed")
         if self._file is None or self._size + len(line) > SEGMENT_BYTES:
             self._rotate()
         assert self._file is not None  # noqa: S101 - _rotate opens one
-        os.write(self._file, line)
+        try:
+            if os.write(self._file, line) != len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError:
+            os.ftruncate(self._file, self._size)  # what comes next must not continue half a line
+            raise
         self._size += len(line)
-        self._next += 1
-        return record
 
     def _rotate(self) -> None:
-        segments = _segments(self._folder)
-        for old in segments[: max(0, len(segments) + 1 - MAX_SEGMENTS)]:
-            old.unlink()
         self._open(self._folder / f"{self._next:012d}.jsonl")
+        segments = _segments(self._folder)
+        for old in segments[: max(0, len(segments) - MAX_SEGMENTS)]:
+            old.unlink()
 
     def sync(self) -> None:
         """Make everything appended survive a power cut; only then may the sandbox be told that it is stored."""
-        if self._file is not None:
-            os.fdatasync(self._file)
+        with self._guard:
+            if self._file is not None:
+                os.fdatasync(self._file)
+            self.synced_seq = self.stored_seq
 
     def close(self) -> None:
         """Sync and let go of the file."""
-        if self._file is not None:
-            os.fdatasync(self._file)
-            os.close(self._file)
-            self._file = None
+        with self._guard:
+            self._closed = True
+            descriptor, self._file = self._file, None
+            if descriptor is not None:
+                try:
+                    os.fdatasync(descriptor)
+                finally:
+                    os.close(descriptor)
 
 
 class RecordReader:
@@ -193,6 +241,8 @@ class RecordReader:
                 self._offset += len(line)
                 record = _parse(line)
                 if record is not None and record.n >= self.next:
+                    if record.n > self.next:
+                        found.append(_hole(self.next, record))
                     self.next = record.n + 1
                     found.append(record)
             if lines:
@@ -216,6 +266,12 @@ class RecordReader:
         return lines
 
 
+def _hole(first: int, following: Record) -> Record:
+    """What a reader is told when the oldest segments were dropped before it came to them."""
+    data = {"first": first, "last": following.n - 1}
+    return Record(n=following.n - 1, at=following.at, source="host", kind="gap", data=data)
+
+
 def _parse(line: bytes) -> Record | None:
     try:
         return Record.model_validate_json(line)
@@ -233,12 +289,12 @@ def last_ordinal(folder: Path) -> int:
     return 0
 
 
-def newest(folder: Path, kind: str, turn: str) -> Record | None:
-    """The newest record of a kind that belongs to a turn; reads backwards, one segment at a time."""
-    mark = f'"kind":"{kind}"'.encode()
+def newest(folder: Path, turn: str, *kinds: str) -> Record | None:
+    """The newest record of one of the kinds that belongs to a turn; reads backwards, one segment at a time."""
+    marks = [f'"kind":"{kind}"'.encode() for kind in kinds]
     for path in reversed(_segments(folder)):
         for line in reversed(_lines(path)):
-            record = _parse(line) if mark in line else None
-            if record is not None and record.kind == kind and record.turn == turn:
+            record = _parse(line) if any(mark in line for mark in marks) else None
+            if record is not None and record.kind in kinds and record.turn == turn:
                 return record
     return None

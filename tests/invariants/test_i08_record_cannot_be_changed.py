@@ -9,6 +9,7 @@ import sqlite3
 import time
 
 import pytest
+from desk import Desk
 
 from kortix_tui.base.errors import StoreFailed
 from kortix_tui.base.paths import Home
@@ -32,7 +33,7 @@ def write_events(store: Store, count: int) -> None:
 
 def verify(store: Store) -> audit.ChainReport:
     head = audit.read_head(store.home)
-    return audit.verify(store.connection, store.key, {head[0]: head[1]} if head else {})
+    return audit.verify(store.connection, store.key, [head] if head else [])
 
 
 def tamper(store: Store, *statements: str) -> None:
@@ -89,7 +90,7 @@ def test_swapped_rows_are_found(store: Store) -> None:
 
 def test_a_chain_rebuilt_with_another_key_is_found(store: Store) -> None:
     write_events(store, 5)
-    report = audit.verify(store.connection, b"\0" * 32, {})
+    report = audit.verify(store.connection, b"\0" * 32)
     assert not report.ok and report.broken_at == 1
 
 
@@ -133,4 +134,49 @@ def test_kill_9_while_appending_breaks_no_link_and_loses_no_acknowledged_row(sto
         report = verify(store)
         head = audit.read_head(store.home)
         assert report.ok, report
-        assert head is not None and head[0] <= report.rows
+        assert head is not None and head.seq <= report.rows
+
+
+def rebuild(store: Store, without: int) -> None:
+    """What somebody with the audit key can do: leave a row out and compute everything after it anew."""
+    rows = store.all("SELECT * FROM audit ORDER BY seq")
+    tamper(store, "DELETE FROM audit")
+    raw = sqlite3.connect(store.home.database)
+    prev, seq, digest = audit.GENESIS, 0, ""
+    for row in rows:
+        if row[0] != without:
+            seq += 1
+            digest = audit._digest(store.key, seq, prev, row[1:10])
+            raw.execute("INSERT INTO audit VALUES (?,?,?,?,?,?,?,?,?,?,?,?)", (seq, *row[1:10], prev, digest))
+            prev = digest
+    raw.commit()
+    raw.close()
+    audit.write_head(store.home, seq, digest)
+
+
+@pytest.mark.docker
+def test_a_chain_rebuilt_with_the_key_disagrees_with_what_a_merge_commit_took_along(desk: Desk) -> None:
+    desk.run("echo more >> hello.txt; git commit -qam More; kortix cr open --title More")
+    desk.runtime.changes.show(desk.project, 1)
+    merged = desk.runtime.changes.merge(desk.project, 1).merge_commit
+    whole = desk.runtime.audit.verify()
+    assert whole.ok and whole.anchors == 2
+    store = desk.runtime.context.store
+    denied = store.one("SELECT seq FROM audit WHERE event = 'session.turn.end'")[0]
+    rebuild(store, denied)
+    assert audit.verify(store.connection, store.key).ok, "the forger made a mistake of another kind"
+    report = desk.runtime.audit.verify()
+    assert not report.ok and merged[:12] in (report.fault or "")
+
+
+@pytest.mark.docker
+def test_an_agents_own_trailers_are_no_anchors(desk: Desk) -> None:
+    forged = f"x%n%nReviewed-Head: y%nAudit: 1:{'0' * 64}".replace("%n", "\n")
+    desk.run(
+        f"git switch -qc side; echo a > a; git add a; git commit -qm A; git switch -q -;"
+        f"git merge -q --no-ff side -m '{forged}'; git commit -q --allow-empty -m '{forged}'; git push -q;"
+        "kortix cr open --title Forged"
+    )
+    desk.runtime.changes.show(desk.project, 1)
+    desk.runtime.changes.merge(desk.project, 1)
+    assert desk.runtime.audit.verify().ok

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from kortix_tui.base.paths import Home
@@ -74,18 +75,37 @@ def make_repository(folder: Path) -> Path:
 class Desk:
     """An operator at work."""
 
-    def __init__(self, home: Home, repository: Path) -> None:
+    def __init__(self, home: Home, repository: Path, **settings: object) -> None:
         self.home = home
         self.repository = repository
-        self.runtime = Runtime(home, Settings(), operator_actor("cli"))
+        self.settings = Settings.model_validate(settings)
+        self.runtime = Runtime(home, self.settings, operator_actor("cli"))
         self.runtime.start_hosting()
         self.project: Project = self.runtime.projects.add(str(repository))
 
     def restart(self) -> None:
         """Close the process's runtime and open a new one."""
         self.runtime.close()
-        self.runtime = Runtime(self.home, Settings(), operator_actor("cli"))
+        self.runtime = Runtime(self.home, self.settings, operator_actor("cli"))
         self.runtime.start_hosting()
+
+    @contextmanager
+    def ruled(self, **settings: object) -> Iterator[None]:
+        """The operator changes the settings and starts anew, for as long as the block runs."""
+        before, self.settings = self.settings, Settings.model_validate(settings)
+        self.restart()
+        try:
+            yield
+        finally:
+            self.settings = before
+            self.restart()
+
+    def shell(self, session: SessionView, script: str, *, user: str = "1000") -> str:
+        """Do something in the sandbox behind everybody's back."""
+        command = ["docker", "exec", "-u", user, f"kortix-{session.id}", "sh", "-c", script]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
 
     def start(self, script: str, **options: object) -> SessionView:
         """A new session that runs a script."""

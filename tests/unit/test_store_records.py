@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import threading
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from cramped import cramped
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -105,3 +107,60 @@ def test_hostile_output_becomes_visible_text() -> None:
     cleaned = Cleaner().feed("\x1b]52;c;eA==\x07\x1b[2J\x1b[1mbold\x1b[0m\u202e\x9b31m".encode(), final=True)
     assert cleaned.replace("\x1b[1m", "").replace("\x1b[0m", "").count("\x1b") == 0
     assert "␛]52" in cleaned and "‹U+202E›" in cleaned and "‹U+009B›" in cleaned
+
+
+def test_a_reader_is_told_of_segments_that_were_dropped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "SEGMENT_BYTES", 500)
+    monkeypatch.setattr(records, "MAX_SEGMENTS", 4)
+    writer, reader = RecordWriter(tmp_path), RecordReader(tmp_path)
+    for seq in range(1, 101):
+        append(writer, seq, "z" * 50)
+        if seq == 3:
+            assert [record.n for record in reader.read()] == [1, 2, 3]
+    writer.close()
+    gap, *rest = reader.read()
+    assert gap.kind == "gap" and gap.data == {"first": 4, "last": rest[0].n - 1}
+    assert rest[-1].n == 100
+
+
+def test_a_full_disk_stores_no_half_record_and_counts_none_as_stored(short_folder: Path) -> None:
+    with cramped(short_folder / "disk", "256k") as disk:
+        writer = RecordWriter(disk.folder / "records")
+        append(writer, 1, "kept")
+        writer.sync()
+        disk.fill()
+        with pytest.raises(OSError, match="No space left"):
+            for _ in range(10):  # what is left of a page may take the first
+                append(writer, writer.stored_seq + 1, "y" * 3000)
+        stored = writer.stored_seq
+        disk.empty()
+        append(writer, stored + 1, "after")
+        writer.close()
+        found = [(record.seq, record.text[:5]) for record in RecordReader(disk.folder / "records").read()]
+    assert [seq for seq, _ in found] == list(range(1, stored + 2))
+    assert found[0][1] == "kept" and found[-1][1] == "after"
+
+
+def test_threads_that_write_at_once_tear_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(records, "SEGMENT_BYTES", 5000)
+    writer = RecordWriter(tmp_path)
+
+    def work() -> None:
+        for _ in range(200):
+            writer.append(at=NOW, source="host", kind="note", text="x" * 40)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    writer.close()
+    assert [record.n for record in RecordReader(tmp_path).read(10_000)] == list(range(1, 801))
+
+
+def test_a_closed_writer_writes_nothing_more(tmp_path: Path) -> None:
+    writer = RecordWriter(tmp_path)
+    writer.close()
+    with pytest.raises(OSError, match="closed"):
+        append(writer, 1)
+    assert RecordReader(tmp_path).read() == []
