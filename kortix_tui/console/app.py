@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import logging.handlers
 import os
 import signal
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events
 from textual.app import App
@@ -21,40 +20,60 @@ from kortix_tui.base.clock import Clock, SystemClock
 from kortix_tui.base.errors import KortixError
 from kortix_tui.base.words import Activity, ChangeStatus, SessionStatus, Wanted
 from kortix_tui.console.bridge import Bridge, Facts
-from kortix_tui.console.clipboard import Clipboard
-from kortix_tui.console.commands import PaletteCommands, build_commands
+from kortix_tui.console.commands import build_commands
 from kortix_tui.console.driver import ConsoleDriver
 from kortix_tui.console.key_line import KeyLine
 from kortix_tui.console.keymap import Keymap, Where, bindings
+from kortix_tui.console.leaving import Leave
 from kortix_tui.console.safety import ColourlessFilter, OutputFilter
-from kortix_tui.console.screens.change import ChangeScreen
-from kortix_tui.console.screens.change_lists import ChangesScreen, InboxScreen
-from kortix_tui.console.screens.quit_dialog import Leave, QuitDialog
 from kortix_tui.console.screens.sessions import SessionsScreen
 from kortix_tui.console.screens.view import ViewScreen
 from kortix_tui.console.terminal import Terminal
-from kortix_tui.console.theme import DEFAULT_DARK, load_themes
+from kortix_tui.console.theme import DEFAULT_DARK, ThemeShelf
 from kortix_tui.console.ticker import Ticker
 from kortix_tui.console.widgets.command_line import Unknown
-from kortix_tui.console.widgets.dialog import Dialog
 from kortix_tui.console.widgets.message_line import Purpose
 from kortix_tui.console.widgets.pager import Pager
 from kortix_tui.console.widgets.status_bar import Status, Tab
+
+if TYPE_CHECKING:
+    from textual.command import Provider
 
 CLOCK_SECONDS = 10.0
 """How often ages in lists are counted anew."""
 LOG_BYTES = 4 << 20
 
 
+# What the first picture does not need is imported when it is asked for: half of the start was spent on it.
+
+
+def _palette() -> type[Provider]:
+    from kortix_tui.console.palette_commands import PaletteCommands
+
+    return PaletteCommands
+
+
+def _changes() -> ViewScreen:
+    from kortix_tui.console.screens.change_lists import ChangesScreen
+
+    return ChangesScreen()
+
+
+def _inbox() -> ViewScreen:
+    from kortix_tui.console.screens.change_lists import InboxScreen
+
+    return InboxScreen()
+
+
 class KortixApp(App[Leave]):
     """Screens by view, one bridge, one ticker, one action table."""
 
     TITLE = "kortix"
-    COMMANDS: ClassVar[set[Any]] = {PaletteCommands}
+    COMMANDS: ClassVar[set[Any]] = {_palette}
     COMMAND_PALETTE_BINDING = "ctrl+p"
     BINDINGS = bindings(Where.ALL)
     DEFAULT_MODE = "sessions"
-    MODES: ClassVar[dict[str, Any]] = {"sessions": SessionsScreen, "changes": ChangesScreen, "inbox": InboxScreen}
+    MODES: ClassVar[dict[str, Any]] = {"sessions": SessionsScreen, "changes": _changes, "inbox": _inbox}
     HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012 - not a class variable to Textual
         (0, "-tiny"), (60, "-narrow"), (100, "-normal"), (120, "-two"), (160, "-wide"),
     ]  # fmt: skip
@@ -112,21 +131,25 @@ class KortixApp(App[Leave]):
         self._taken: Facts | None = None
         self._last_mode = self.DEFAULT_MODE
         self._problems: list[str] = [f"{problem.action_id}: {problem.reason}" for problem in self.keymap.problems]
-        self.theme_names: list[str] = []
-        self._load_themes(theme)
+        self._shelf = ThemeShelf()
+        if not self._open_theme(theme or DEFAULT_DARK) and theme is not None:
+            self._open_theme(DEFAULT_DARK)
 
-    def _load_themes(self, wanted: str | None) -> None:
-        themes, problems = load_themes()
-        for entry in themes:
-            self.register_theme(entry.to_textual())
-            self.theme_names.append(entry.name)
-        self._problems += [str(problem.error) for problem in problems]
-        name = wanted or DEFAULT_DARK
-        if name not in self.theme_names:
-            self._problems.append(f"There is no theme {name}.")
-            name = DEFAULT_DARK
-        if name in self.theme_names:
-            self.theme = name
+    def _open_theme(self, name: str) -> bool:
+        """Put a theme on; whether it could be read. What is wrong with it is kept to be said."""
+        try:
+            theme = self._shelf.open(name)
+        except KortixError as error:
+            self._problems.append(str(error))
+            return False
+        self.register_theme(theme.to_textual())
+        self.theme = theme.name
+        return True
+
+    @property
+    def theme_names(self) -> list[str]:
+        """The themes there are."""
+        return self._shelf.names
 
     # Life.
 
@@ -248,6 +271,8 @@ class KortixApp(App[Leave]):
         self.run_worker(self._copy(text), group="copy", exclusive=True)
 
     async def _copy(self, text: str) -> None:
+        from kortix_tui.console.clipboard import Clipboard
+
         write = self._driver.write if self._driver is not None else lambda _: None
         try:
             copied = await Clipboard(write).copy(text)
@@ -293,6 +318,8 @@ class KortixApp(App[Leave]):
 
     def open_change(self, slug: str, number: int, *, notice: str = "") -> None:
         """Open a change request over what is there."""
+        from kortix_tui.console.screens.change import ChangeScreen
+
         project = self.facts.project(slug)
         if project is None:
             self.say(f"There is no project {slug} any more.", "error")
@@ -375,10 +402,8 @@ class KortixApp(App[Leave]):
 
     def use_theme(self, name: str) -> None:
         """Another theme."""
-        if name in self.theme_names:
-            self.theme = name
-        else:
-            self.say(f"There is no theme {name or '…'}. Known: {', '.join(self.theme_names)}.", "warning")
+        if not self._open_theme(name):
+            self.say(self._problems.pop(), "warning", keep=True)
 
     def action_app_theme(self) -> None:
         """The next theme."""
@@ -412,6 +437,9 @@ class KortixApp(App[Leave]):
 
     def action_app_quit(self) -> None:
         """Ask how to leave."""
+        from kortix_tui.console.screens.quit_dialog import QuitDialog
+        from kortix_tui.console.widgets.dialog import Dialog
+
         if any(isinstance(screen, QuitDialog) for screen in self.screen_stack):
             return
         if isinstance(self.screen, Dialog):
@@ -469,7 +497,9 @@ def run(home: Path | None = None) -> int:
 
 def _log_to(path: Path) -> None:
     """Log into a file: on the terminal, a log line would be a hole in the picture."""
-    handler = logging.handlers.RotatingFileHandler(path, maxBytes=LOG_BYTES, backupCount=1, encoding="utf-8")
+    if path.exists() and path.stat().st_size > LOG_BYTES:
+        path.replace(path.with_name(f"{path.name}.1"))
+    handler = logging.FileHandler(path, encoding="utf-8")
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     root = logging.getLogger()
     root.handlers = [handler]

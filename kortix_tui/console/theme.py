@@ -1,56 +1,40 @@
-"""Themes: YAML files of colours, checked by a model, turned into a Textual theme and a palette of styles.
+"""Themes: YAML files of colours, checked by a model and turned into Textual themes.
 
-Colour is never the only carrier of a meaning: states have a glyph and a word, diff lines a sign.
+A theme's file is called after it: `kortix-dark.yaml` holds `kortix-dark`. So one theme can be opened without reading
+the others, and of two folders with the same name the operator's wins.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Self
-from weakref import WeakKeyDictionary
+from typing import Annotated, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, ValidationError
-from rich.style import Style
-from textual.app import App
-from textual.color import Color, ColorParseError
+from pydantic import AfterValidator
 from textual.theme import Theme
 
-from kortix_tui.base.errors import InvalidInput, KortixError
+from kortix_tui.base import yaml
+from kortix_tui.base.errors import InvalidInput, KortixError, NotFound
 from kortix_tui.base.paths import assets, config_folder
-from kortix_tui.base.text import visible_line
-from kortix_tui.console.widgets.sgr import Ink
+from kortix_tui.base.validation import Part, validate, wrong
 
 DEFAULT_DARK = "kortix-dark"
-DEFAULT_LIGHT = "kortix-light"
-_MAX_BYTES = 64 * 1024
-_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,40}\Z")
+_LIMITS = yaml.Limits(bytes=64 * 1024, depth=4, nodes=500)
 _HEX = re.compile(r"#[0-9a-fA-F]{6}\Z")
 _PREFIX = "kx-"
 
 
 def _colour(value: str) -> str:
     if not _HEX.match(value):
-        raise ValueError("a colour is written #rrggbb")
+        raise wrong(f"`{value}` is not a colour", 'Write it as "#rrggbb", in quotes.')
     return value.lower()
-
-
-def _theme_name(value: str) -> str:
-    if not _NAME.match(value):
-        raise ValueError("a theme name has a-z, 0-9 and dashes")
-    return value
 
 
 Colour = Annotated[str, AfterValidator(_colour)]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class StateColours(_Section):
+class StateColours(Part):
     """Colours of session states."""
 
     provisioning: Colour | None = None
@@ -61,7 +45,7 @@ class StateColours(_Section):
     failed: Colour | None = None
 
 
-class DiffColours(_Section):
+class DiffColours(Part):
     """Colours of a diff: signs, whole lines, and the words that changed within a line."""
 
     add: Colour | None = None
@@ -72,7 +56,7 @@ class DiffColours(_Section):
     remove_emphasis: Colour | None = None
 
 
-class RiskColours(_Section):
+class RiskColours(Part):
     """Colours of risk levels."""
 
     low: Colour | None = None
@@ -80,7 +64,7 @@ class RiskColours(_Section):
     high: Colour | None = None
 
 
-class SyntaxColours(_Section):
+class SyntaxColours(Part):
     """Colours of source text."""
 
     keyword: Colour | None = None
@@ -93,10 +77,10 @@ class SyntaxColours(_Section):
     operator: Colour | None = None
 
 
-class ThemeFile(_Section):
-    """One theme file. Every colour but `primary` may be left out."""
+class ThemeFile(Part):
+    """One theme. Every colour but `primary` may be left out."""
 
-    name: Annotated[str, AfterValidator(_theme_name)]
+    name: str
     dark: bool = True
     primary: Colour
     secondary: Colour | None = None
@@ -119,33 +103,25 @@ class ThemeFile(_Section):
     syntax: SyntaxColours = SyntaxColours()
 
     @classmethod
-    def parse(cls, text: str, source: str) -> Self:
+    def read(cls, path: Path) -> Self:
         """Read one theme file.
 
-        Args:
-            text: The YAML.
-            source: The file's name for messages.
-
         Raises:
-            InvalidInput: It is not YAML, or a key or colour is wrong; the message names the key.
+            InvalidInput: It cannot be read, or a key or colour is wrong; the message names file and line.
         """
-        import yaml
-
         try:
-            data = yaml.safe_load(text)
-        except yaml.YAMLError as error:
-            mark = getattr(error, "problem_mark", None)
-            where = f" line {mark.line + 1}" if mark is not None else ""
-            raise InvalidInput(f"Theme {source}{where}: this is not valid YAML.") from error
-        try:
-            return cls.model_validate(data)
-        except ValidationError as error:
-            first = error.errors(include_url=False)[0]
-            path = ".".join(str(part) for part in first["loc"])
-            raise InvalidInput(
-                visible_line(f"Theme {source}: {path or 'the file'}: {first['msg']}."),
-                hint="See the shipped theme kortix-dark.yaml for every key.",
-            ) from error
+            if path.stat().st_size > _LIMITS.bytes:
+                raise InvalidInput(f"{path.name}: larger than {_LIMITS.bytes // 1024} KiB; no theme is.")
+            document = yaml.load(path.read_bytes(), file=path.name, limits=_LIMITS)
+        except OSError as error:
+            raise InvalidInput(f"{path.name}: the file cannot be read ({error.strerror}).") from error
+        theme, faults = validate(cls, document.data, document)
+        if theme is None:
+            first = faults[0]
+            raise InvalidInput(f"{first.location}: {first.message}.", hint=first.hint)
+        if theme.name != path.stem:
+            raise InvalidInput(f"{path.name}: the theme is called {theme.name}.", hint="Name the file after its theme.")
+        return theme
 
     def to_textual(self) -> Theme:
         """The same colours for Textual's style sheets; what Textual has no name for becomes a variable."""
@@ -184,170 +160,41 @@ class ThemeFile(_Section):
         return {_PREFIX + key.replace("_", "-"): value for key, value in roles.items()}
 
 
-@dataclass(frozen=True)
-class ThemeProblem:
-    """A theme file that could not be used; the console says so and goes on."""
+class ThemeShelf:
+    """The themes there are: shipped ones, and the operator's own."""
 
-    path: Path
-    error: KortixError
+    def __init__(self, folders: Sequence[Path] | None = None) -> None:
+        """Look which files there are; reads none of them.
 
-
-def load_themes(folders: Iterable[Path] | None = None) -> tuple[list[ThemeFile], list[ThemeProblem]]:
-    """Read the shipped themes and the operator's own; of two with one name the later wins.
-
-    A bad file never stops the console: it becomes a problem to show.
-    """
-    found: dict[str, ThemeFile] = {}
-    problems: list[ThemeProblem] = []
-    for folder in folders if folders is not None else (assets("themes"), config_folder() / "themes"):
-        for path in sorted(folder.glob("*.yaml")):
-            try:
-                theme = ThemeFile.parse(_read(path), path.name)
-            except KortixError as error:
-                problems.append(ThemeProblem(path, error))
-            else:
-                found[theme.name] = theme
-    return list(found.values()), problems
-
-
-def _read(path: Path) -> str:
-    try:
-        if path.stat().st_size > _MAX_BYTES:
-            raise InvalidInput(f"Theme {path.name}: the file is larger than {_MAX_BYTES // 1024} KiB.")
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"Theme {path.name}: the file cannot be read.") from error
-
-
-# Role → the theme variables to look at, in order; the last ones exist in every Textual theme.
-_FOREGROUNDS: dict[str, tuple[str, ...]] = {
-    "text": ("foreground",),
-    "muted": ("kx-muted", "foreground"),
-    "rule": ("kx-rule", "kx-muted", "panel"),
-    "primary": ("primary",),
-    "accent": ("accent", "primary"),
-    "success": ("success",),
-    "warning": ("warning",),
-    "error": ("error",),
-    "state.provisioning": ("kx-state-provisioning", "secondary"),
-    "state.running": ("kx-state-running", "success"),
-    "state.waiting": ("kx-state-waiting", "warning"),
-    "state.idle": ("kx-state-idle", "kx-muted", "foreground"),
-    "state.stopped": ("kx-state-stopped", "kx-muted", "foreground"),
-    "state.failed": ("kx-state-failed", "error"),
-    "risk.low": ("kx-risk-low", "success"),
-    "risk.medium": ("kx-risk-medium", "warning"),
-    "risk.high": ("kx-risk-high", "error"),
-    "diff.add": ("kx-diff-add", "success"),
-    "diff.remove": ("kx-diff-remove", "error"),
-    "syntax.keyword": ("kx-syntax-keyword", "primary"),
-    "syntax.name": ("kx-syntax-name", "foreground"),
-    "syntax.function": ("kx-syntax-function", "secondary"),
-    "syntax.type": ("kx-syntax-type", "secondary"),
-    "syntax.string": ("kx-syntax-string", "success"),
-    "syntax.number": ("kx-syntax-number", "accent"),
-    "syntax.comment": ("kx-syntax-comment", "kx-muted", "foreground"),
-    "syntax.operator": ("kx-syntax-operator", "foreground"),
-}
-_BACKGROUNDS: dict[str, tuple[str, ...]] = {
-    "cursor": ("kx-cursor", "panel"),
-    "cursor.unfocused": ("kx-cursor-unfocused", "surface"),
-    "match": ("kx-match", "panel"),
-    "bar": ("surface",),
-    "diff.add.line": ("kx-diff-add-background", "background"),
-    "diff.remove.line": ("kx-diff-remove-background", "background"),
-    "diff.add.word": ("kx-diff-add-emphasis", "surface"),
-    "diff.remove.word": ("kx-diff-remove-emphasis", "surface"),
-}
-# What programs call black, red, green, yellow, blue, magenta, cyan and white, then the bright ones. Black and white
-# are the theme's quiet and plain text: on any background both can be read.
-_NORMAL_INK: tuple[tuple[str, ...], ...] = (
-    ("kx-muted", "foreground"),
-    ("error",),
-    ("success",),
-    ("warning",),
-    ("primary",),
-    ("secondary", "primary"),
-    ("kx-syntax-type", "primary"),
-    ("foreground",),
-)
-_INK = _NORMAL_INK * 2
-_GREY = Color(128, 128, 128)
-_BOLD = {"state.waiting", "state.failed", "risk.high", "accent", "diff.add", "diff.remove"}
-# Without colour, attributes carry what the background did. Words and glyphs are there in any case.
-_COLOURLESS: dict[str, Style] = {
-    "cursor": Style(reverse=True),
-    "cursor.unfocused": Style(underline=True),
-    "match": Style(reverse=True, bold=True),
-    "bar": Style(),
-    "diff.add.line": Style(bold=True),
-    "diff.remove.line": Style(),
-    "diff.add.word": Style(underline=True),
-    "diff.remove.word": Style(underline=True),
-}
-
-
-class Palette:
-    """Styles by role, made from the active theme. Widgets of the line API paint with these."""
-
-    def __init__(self, variables: Mapping[str, str], *, colourless: bool = False) -> None:
-        self._styles: dict[str, Style] = {}
-        for role, names in _FOREGROUNDS.items():
-            colour = _first(variables, names)
-            self._styles[role] = Style(
-                color=None if colour is None or colourless else colour.rich_color, bold=role in _BOLD or None
-            )
-        for role, names in _BACKGROUNDS.items():
-            colour = _first(variables, names)
-            if colourless:
-                self._styles[role] = _COLOURLESS[role]
-            else:
-                self._styles[role] = Style(bgcolor=None if colour is None else colour.rich_color)
-        self._styles["title"] = self._styles["text"] + Style(bold=True)
-        self._styles["title.focused"] = self._styles["primary"] + Style(bold=True)
-        self._styles["rule.focused"] = self._styles["primary"]
-        # A character that would have been hidden: must catch the eye in any theme.
-        self._styles["hidden"] = self._styles["warning"] + Style(reverse=True)
-        self._styles["key"] = self._styles["accent"]
-        self.ink = Ink(
-            colours=tuple((_first(variables, names) or _GREY).rich_color for names in _INK),
-            paper=(_first(variables, ("background",)) or _GREY).rich_color,
-        )
-
-    def __getitem__(self, role: str) -> Style:
-        return self._styles[role]
-
-    def get(self, role: str) -> Style:
-        """The role's style, or that of plain text for an unknown role."""
-        return self._styles.get(role, self._styles["text"])
+        Args:
+            folders: Where to look, the one that wins last.
+        """
+        places = folders if folders is not None else (assets("themes"), config_folder() / "themes")
+        self._paths = {path.stem: path for folder in places for path in sorted(folder.glob("*.yaml"))}
 
     @property
-    def roles(self) -> frozenset[str]:
-        """Every role that has a style."""
-        return frozenset(self._styles)
+    def names(self) -> list[str]:
+        """Their names, good or bad."""
+        return list(self._paths)
 
+    def open(self, name: str) -> ThemeFile:
+        """Read one.
 
-def _first(variables: Mapping[str, str], names: tuple[str, ...]) -> Color | None:
-    for name in names:
-        value = variables.get(name)
-        if value:
+        Raises:
+            NotFound: There is no theme of that name.
+            InvalidInput: Its file is wrong.
+        """
+        path = self._paths.get(name)
+        if path is None:
+            raise NotFound(f"There is no theme {name}.", hint=f"Known: {', '.join(self._paths)}.")
+        return ThemeFile.read(path)
+
+    def problems(self) -> list[KortixError]:
+        """Read them all and say what is wrong with any of them."""
+        found: list[KortixError] = []
+        for name in self._paths:
             try:
-                return Color.parse(value)
-            except ColorParseError:
-                continue
-    return None
-
-
-_palettes: WeakKeyDictionary[App[Any], tuple[Mapping[str, str], Palette]] = WeakKeyDictionary()
-
-
-def palette_of(app: App[Any]) -> Palette:
-    """The palette of the app's active theme, made once per theme change."""
-    variables = app.theme_variables
-    known = _palettes.get(app)
-    # Textual makes a new mapping with every change of theme, so identity is the cheapest test.
-    if known is not None and known[0] is variables:
-        return known[1]
-    palette = Palette(variables, colourless=bool(getattr(app, "colourless", False)))
-    _palettes[app] = (variables, palette)
-    return palette
+                self.open(name)
+            except KortixError as error:
+                found.append(error)
+        return found

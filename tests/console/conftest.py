@@ -19,7 +19,7 @@ from kortix_tui.console.app import KortixApp
 from kortix_tui.console.bridge import Bridge
 from kortix_tui.console.safety import OutputFilter
 from kortix_tui.console.terminal import Terminal
-from kortix_tui.console.theme import load_themes
+from kortix_tui.console.theme import ThemeShelf
 from kortix_tui.console.ticker import Ticker
 
 CLEARED = ("NO_COLOR", "COLORTERM", "TERM", "TMUX", "TERM_PROGRAM", "LC_TERMINAL", "DISPLAY", "WAYLAND_DISPLAY")
@@ -43,8 +43,7 @@ class WidgetApp(App[None]):
         self._widgets = list(widgets)
         self._output_filter = OutputFilter()
         super().__init__()
-        for entry in load_themes()[0]:
-            self.register_theme(entry.to_textual())
+        self.register_theme(ThemeShelf().open(theme).to_textual())
         self.theme = theme
         self.ticker = Ticker(self, 50)
         self.heard: list[object] = []

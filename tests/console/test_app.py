@@ -16,9 +16,10 @@ from kortix_tui.base.errors import EngineUnavailable, StoreFailed
 from kortix_tui.base.words import ChangeStatus, SessionStatus
 from kortix_tui.console.app import KortixApp
 from kortix_tui.console.keymap import ACTIONS, Where
+from kortix_tui.console.leaving import Leave
 from kortix_tui.console.screens.change import ChangeScreen
 from kortix_tui.console.screens.change_lists import ChangesScreen, InboxScreen
-from kortix_tui.console.screens.quit_dialog import Leave, QuitDialog
+from kortix_tui.console.screens.quit_dialog import QuitDialog
 from kortix_tui.console.screens.sessions import SessionsScreen
 from kortix_tui.console.widgets.confirm import ConfirmDialog
 from kortix_tui.console.widgets.diff_view import DiffView

@@ -120,7 +120,7 @@ def test_stop_resume_remove(stage: Stage) -> None:
     sessions = stage.source.sessions
     assert sessions.stop(stage.session).wanted is Wanted.STOPPED
     resumed = sessions.resume(stage.session)
-    assert (resumed.wanted, resumed.status) == (Wanted.RUNNING, SessionStatus.PROVISIONING)
+    assert (resumed.wanted, resumed.status) == (Wanted.RUNNING, SessionStatus.RUNNING)
     preview = sessions.removal_preview(stage.session)
     assert preview.running
     assert preview.session.id == stage.session

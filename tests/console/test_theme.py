@@ -8,12 +8,14 @@ import pytest
 from rich.color import Color
 from textual.theme import BUILTIN_THEMES
 
-from kortix_tui.base.errors import InvalidInput
-from kortix_tui.console.theme import _BACKGROUNDS, _FOREGROUNDS, Palette, ThemeFile, load_themes
+from kortix_tui.base.errors import InvalidInput, NotFound
+from kortix_tui.console.palette import _BACKGROUNDS, _FOREGROUNDS, Palette
+from kortix_tui.console.theme import ThemeFile, ThemeShelf
 from kortix_tui.console.widgets.sgr import contrast
 
 TEXT_CONTRAST = 4.5
-SHIPPED, PROBLEMS = load_themes([Path(__file__).parents[2] / "themes"])
+SHELF = ThemeShelf([Path(__file__).parents[2] / "themes"])
+SHIPPED = [SHELF.open(name) for name in SHELF.names]
 # Decoration that carries no words.
 DECORATION = {"rule"}
 
@@ -24,7 +26,7 @@ def palette(theme: ThemeFile) -> Palette:
 
 
 def test_the_shipped_themes_are_whole() -> None:
-    assert not PROBLEMS
+    assert not SHELF.problems()
     assert {theme.name for theme in SHIPPED} >= {"kortix-dark", "kortix-light"}
     for theme in SHIPPED:
         assert None not in theme.model_dump().values()
@@ -71,38 +73,41 @@ def test_every_role_has_a_style_in_any_theme() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "names"),
+    ("text", "words"),
     [
-        ("name: [", "line 1"),
-        ("name: x\nprimary: red", "primary"),
-        ("name: x\nprimary: '#112233'\ntypo: 1", "typo"),
-        ("name: x\nprimary: '#112233'\nstate: {running: '#1'}", "state.running"),
-        ("name: '../x'\nprimary: '#112233'", "name"),
-        ("- 1", "the file"),
-        ("", "the file"),
+        ("name: [", "mine.yaml:"),
+        ("name: mine\nprimary: red", "mine.yaml:2"),
+        ("name: mine\nprimary: '#112233'\ntypo: 1", "mine.yaml:3:1: unknown key `typo`"),
+        ("name: mine\nprimary: '#112233'\nstate: {running: '#1'}", "`#1` is not a colour"),
+        ("name: other\nprimary: '#112233'", "called other"),
+        ("name: mine", "`primary` is missing"),
+        ("- 1", "mapping"),
+        ("", "mapping"),
+        ("#" * 70_000, "larger"),
     ],
 )
-def test_a_bad_theme_is_named(text: str, names: str) -> None:
+def test_a_bad_theme_is_named(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "mine.yaml").write_text(text)
     with pytest.raises(InvalidInput) as caught:
-        ThemeFile.parse(text, "mine.yaml")
-    assert "mine.yaml" in caught.value.message
-    assert names in caught.value.message
+        ThemeShelf([tmp_path]).open("mine")
+    assert words in caught.value.message
 
 
-def test_a_bad_file_never_stops_the_console(tmp_path: Path) -> None:
+def test_bad_files_are_told_and_good_ones_serve(tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text("{")
-    (tmp_path / "huge.yaml").write_text("#" * 70_000)
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe")
-    (tmp_path / "good.yaml").write_text("name: good\nprimary: '#336699'\n")
     (tmp_path / "folder.yaml").mkdir()
-    themes, problems = load_themes([tmp_path, tmp_path / "missing"])
-    assert [theme.name for theme in themes] == ["good"]
-    assert len(problems) == 4
+    (tmp_path / "good.yaml").write_text("name: good\nprimary: '#336699'\n")
+    shelf = ThemeShelf([tmp_path, tmp_path / "missing"])
+    assert shelf.names == ["bad", "binary", "folder", "good"]
+    assert len(shelf.problems()) == 3
+    assert shelf.open("good").primary == "#336699"
+    with pytest.raises(NotFound, match="good"):
+        shelf.open("none")
 
 
 def test_the_later_of_two_themes_with_one_name_wins(tmp_path: Path) -> None:
     for folder, colour in (("one", "#111111"), ("two", "#222222")):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "t.yaml").write_text(f"name: t\nprimary: '{colour}'\n")
-    themes, _ = load_themes([tmp_path / "one", tmp_path / "two"])
-    assert [theme.primary for theme in themes] == ["#222222"]
+    assert ThemeShelf([tmp_path / "one", tmp_path / "two"]).open("t").primary == "#222222"

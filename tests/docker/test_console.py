@@ -29,7 +29,7 @@ kortix cr open --title 'Say more' --description 'A line.'
 """
 
 
-async def until(pilot: Pilot[Any], condition: Callable[[], bool], seconds: float = 90.0) -> None:
+async def until(pilot: Pilot[Any], condition: Callable[[], bool], seconds: float = 150.0) -> None:
     async with asyncio.timeout(seconds):
         while not condition():
             await asyncio.sleep(0.05)

@@ -22,7 +22,7 @@ from textual.widgets import Input, OptionList, Static, TextArea
 
 from kortix_tui.base.text import visible, visible_line
 from kortix_tui.console.safety import OutputFilter, is_clean
-from kortix_tui.console.theme import load_themes
+from kortix_tui.console.theme import ThemeShelf
 from kortix_tui.console.widgets.bar import Part
 from kortix_tui.console.widgets.choice_field import ChoiceField
 from kortix_tui.console.widgets.confirm import ConfirmDialog, Tier
@@ -106,8 +106,7 @@ class Stage(App[None]):
         super().__init__()
         self._make = make
         self.quits = 0
-        for entry in load_themes()[0]:
-            self.register_theme(entry.to_textual())
+        self.register_theme(ThemeShelf().open("kortix-dark").to_textual())
         self.theme = "kortix-dark"
 
     def compose(self) -> ComposeResult:

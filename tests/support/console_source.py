@@ -184,8 +184,10 @@ class MemorySessions:
 
     def resume(self, reference: str) -> SessionView:
         self._source.calls.append(("resume", reference))
-        update = {"wanted": Wanted.RUNNING, "status": SessionStatus.PROVISIONING}
-        return self._source.replace_session(self.find(reference).model_copy(update=update))
+        row = self.find(reference)
+        # One that was to be stopped but still runs goes on as it is.
+        status = row.status if row.status is SessionStatus.RUNNING else SessionStatus.PROVISIONING
+        return self._source.replace_session(row.model_copy(update={"wanted": Wanted.RUNNING, "status": status}))
 
     def remove(self, reference: str) -> SessionView:
         self._source.calls.append(("remove", reference))

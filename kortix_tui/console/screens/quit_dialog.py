@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from enum import StrEnum
 
 from textual import events
 from textual.app import ComposeResult
@@ -12,15 +11,8 @@ from textual.containers import Vertical
 from textual.content import Content
 from textual.widgets import Static
 
+from kortix_tui.console.leaving import Leave
 from kortix_tui.console.widgets.dialog import Dialog, heading, plain
-
-
-class Leave(StrEnum):
-    """How a person leaves."""
-
-    QUIT = "quit"
-    BACKGROUND = "background"
-    STOP_ALL = "stop all"
 
 
 class QuitDialog(Dialog[Leave | None]):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from textual import on
 from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
@@ -12,13 +14,14 @@ from kortix_tui.console.bridge import Facts
 from kortix_tui.console.keymap import Where, bindings
 from kortix_tui.console.screens.rows import SESSION_COLUMNS, session_detail, session_row
 from kortix_tui.console.screens.view import DetailBar, ViewScreen
-from kortix_tui.console.widgets.confirm import ConfirmDialog, Tier
 from kortix_tui.console.widgets.log_pane import LogPane
 from kortix_tui.console.widgets.message_line import Purpose
 from kortix_tui.console.widgets.pane import Pane
-from kortix_tui.console.widgets.prompt_dialogs import NewSession, NewSessionDialog, PromptDialog
 from kortix_tui.console.widgets.table import VirtualTable
 from kortix_tui.runtime.views import RemovalPreview, SessionView
+
+if TYPE_CHECKING:
+    from kortix_tui.console.widgets.prompt_dialogs import NewSession
 
 NEEDS_SESSION = (
     "session.logs", "session.chat", "session.stop", "session.resume", "session.diff", "session.remove", "session.pin",
@@ -184,6 +187,8 @@ class SessionsScreen(ViewScreen):
 
     def action_session_new(self) -> None:
         """Ask for project, agent and prompt."""
+        from kortix_tui.console.widgets.prompt_dialogs import NewSessionDialog
+
         facts = self.kortix.facts
         selected = self.selected
         agents: dict[str, list[str]] = {}
@@ -217,6 +222,8 @@ class SessionsScreen(ViewScreen):
 
     def action_session_chat(self) -> None:
         """Ask for another prompt."""
+        from kortix_tui.console.widgets.prompt_dialogs import PromptDialog
+
         session = self.selected
         if session is None:
             return
@@ -267,6 +274,8 @@ class SessionsScreen(ViewScreen):
             )
 
     def _ask_removal(self, preview: RemovalPreview) -> None:
+        from kortix_tui.console.widgets.confirm import ConfirmDialog, Tier
+
         session = preview.session
         dialog = ConfirmDialog(
             "Delete this session?",

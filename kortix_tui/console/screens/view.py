@@ -15,7 +15,6 @@ from kortix_tui.base.errors import KortixError
 from kortix_tui.console.bridge import Facts
 from kortix_tui.console.keymap import Where
 from kortix_tui.console.widgets.bar import Bar, Part
-from kortix_tui.console.widgets.help_overlay import HelpOverlay
 from kortix_tui.console.widgets.hint_bar import HintBar
 from kortix_tui.console.widgets.message_line import MessageLine, Purpose
 from kortix_tui.console.widgets.pager import Pager
@@ -215,6 +214,8 @@ class ViewScreen(Screen[None]):
 
     def action_app_help(self) -> None:
         """Keys that work here."""
+        from kortix_tui.console.widgets.help_overlay import HelpOverlay
+
         self.app.push_screen(HelpOverlay(self.kortix.keymap, self.places, disabled=self.unavailable()))
 
     def unavailable(self) -> dict[str, str]:

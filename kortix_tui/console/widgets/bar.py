@@ -10,7 +10,7 @@ from rich.style import Style
 from textual.strip import Strip
 from textual.widget import Widget
 
-from kortix_tui.console.theme import palette_of
+from kortix_tui.console.palette import palette_of
 from kortix_tui.console.widgets.cells import cut, width_of
 
 

@@ -13,7 +13,7 @@ from textual.style import Style as ContentStyle
 from textual.widgets import Static
 
 from kortix_tui.base.text import visible, visible_line
-from kortix_tui.console.theme import palette_of
+from kortix_tui.console.palette import palette_of
 
 GUARD_SECONDS = 0.6
 """Keys that come sooner after new content were typed for something else, or on a slow link."""

@@ -19,7 +19,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from kortix_tui.console.keymap import Where, bindings
-from kortix_tui.console.theme import Palette, palette_of
+from kortix_tui.console.palette import Palette, palette_of
 from kortix_tui.console.widgets.cells import window
 
 WHEEL_LINES = 3
