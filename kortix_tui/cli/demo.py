@@ -149,7 +149,7 @@ def _command(demo: Demo, verb: str, what: str) -> str:
 
 
 def _open_console(demo: Demo) -> int:
-    from kortix_tui.console.app import run as run_console
+    from kortix_tui.console.start import run as run_console
     from kortix_tui.runtime.demo import start_demo
 
     with demo.open() as runtime:

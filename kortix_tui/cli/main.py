@@ -123,7 +123,7 @@ def _console() -> int:
 
         raise UsageError("The console needs a terminal.", hint="Commands work without one: see `kortix --help`.")
     from kortix_tui.cli.setup import use_new_group
-    from kortix_tui.console.app import run as run_console
+    from kortix_tui.console.start import run as run_console
 
     use_new_group()
 

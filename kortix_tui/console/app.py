@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 import signal
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events
@@ -41,7 +39,6 @@ if TYPE_CHECKING:
 
 CLOCK_SECONDS = 10.0
 """How often ages in lists are counted anew."""
-LOG_BYTES = 4 << 20
 
 
 # What the first picture does not need is imported when it is asked for: half of the start was spent on it.
@@ -462,45 +459,3 @@ class KortixApp(App[Leave]):
             )
         elif how is not None:
             self.exit(how)
-
-
-def run(home: Path | None = None) -> int:
-    """Open the console on the operator's home, and hand over on the way out.
-
-    Args:
-        home: Another home than the located one, as the demo has.
-
-    Returns:
-        The exit status.
-    """
-    terminal = Terminal.detect(os.environ)
-    terminal.prepare(os.environ)
-    from kortix_tui.base.paths import Home
-    from kortix_tui.runtime.background import start_background
-    from kortix_tui.runtime.facade import Runtime
-
-    with Runtime.open(via="console", kind="console", home=Home(home) if home is not None else None) as runtime:
-        settings = runtime.context.settings
-        terminal = Terminal.detect(os.environ, settings.mouse)
-        _log_to(runtime.context.home.path / "console.log")
-        bridge = Bridge(runtime)
-        app = KortixApp(bridge, terminal=terminal, keymap=settings.keymap, theme=settings.theme)
-        try:
-            app.run(mouse=terminal.mouse)
-        finally:
-            bridge.stop()
-            runtime.stop_hosting()
-            if runtime.unfinished() and runtime.host().host is None:
-                start_background(runtime.context)
-    return app.return_code or 0
-
-
-def _log_to(path: Path) -> None:
-    """Log into a file: on the terminal, a log line would be a hole in the picture."""
-    if path.exists() and path.stat().st_size > LOG_BYTES:
-        path.replace(path.with_name(f"{path.name}.1"))
-    handler = logging.FileHandler(path, encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
-    root = logging.getLogger()
-    root.handlers = [handler]
-    root.setLevel(logging.INFO)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
-from at_terminal import AtTerminal
+from at_terminal import ROOT, AtTerminal
 from seeded import Seeded
 
 from kortix_tui.base.paths import Home
@@ -49,3 +51,19 @@ def test_bad_settings_are_named_and_nothing_starts(seeded: Seeded, home: Home) -
         terminal.see("mouse")
         assert terminal.end() != 0
     assert b"\x1b[?1049h" not in terminal.screen
+
+
+def test_the_terminal_is_known_before_textual_reads_its_switches() -> None:
+    code = (
+        "import sys, kortix_tui.console.start, kortix_tui.console.terminal;"
+        "print([name for name in sys.modules if name.startswith('textual')])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, cwd=ROOT)
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+def test_kitty_keys_are_off_where_they_would_swallow_text(seeded: Seeded) -> None:
+    seeded.lead()
+    with AtTerminal(TERM_PROGRAM="iTerm.app") as terminal:
+        before = terminal.see("Add a currency")
+        assert b"\x1b[>25u" not in before
