@@ -18,7 +18,7 @@ from kortix_tui.repository.process import sealed_environment
 MERGE_DENIED = "merge is default-deny for agents"
 NOT_OWN = "only the session's own branch can be pushed"
 NO_DELETE = "refs cannot be deleted"
-RESCUE_ONLY = "only rescued work can be pushed now"
+RESCUE_ONLY = "this session may not push its branch; project.gitops.push is not granted"
 RESCUE_ONCE = "rescued work is never overwritten"
 
 _MIB = 1 << 20

@@ -59,6 +59,8 @@ class Access(StrEnum):
     """What a door lets through."""
 
     FULL = "full"
+    READ = "read"
+    """Fetch everything visible, push rescued work only: an agent without the grant to push."""
     PUSH_ONLY = "push_only"
     """Rescued work only: nothing can be fetched."""
     NONE = "none"
@@ -162,7 +164,7 @@ class GitDoor:
 
     def _admits(self, service: str) -> bool:
         if service == "git-upload-pack":
-            return self.access is Access.FULL
+            return self.access in (Access.FULL, Access.READ)
         return service == "git-receive-pack" and self.access is not Access.NONE
 
     # ---- what git is told -----------------------------------------------------------------------------------
@@ -283,7 +285,7 @@ class GitDoor:
     def _fault(self, ref: str, old: str, new: str) -> str | None:
         fault = ref_fault(
             ref, old, new, session_id=self._session, base_branch=self._base,
-            rescue_only=self.access is Access.PUSH_ONLY,
+            rescue_only=self.access is not Access.FULL,
         )  # fmt: skip
         prefix = names.rescue_prefix(self._session)
         if fault is None and ref.startswith(prefix) and self.rescue_number is not None:

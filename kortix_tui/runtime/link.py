@@ -14,6 +14,7 @@ from kortix_tui.broker.door import Door
 from kortix_tui.broker.listener import DoorListener
 from kortix_tui.broker.services import ChangeInfo, ChangeProposal, SessionInfo
 from kortix_tui.harness.command import TurnStart
+from kortix_tui.manifest.plan import AgentPlan
 from kortix_tui.repository.door import Access, GitDoor, PushReport
 from kortix_tui.repository.mirror import KeptRef, Mirror
 from kortix_tui.review.opening import Proposal
@@ -26,11 +27,19 @@ from kortix_tui.sandbox.frames import Committer, Hello, Repository, RescueResult
 from kortix_tui.sandbox.shell_stream import ShellStream
 from kortix_tui.store.models import Change, Session
 
+PUSH_GRANTS: Final = ("project.gitops.push", "project.cr.open", "*")
+"""Any of these lets an agent push its session's branch and propose it; the second is the older name."""
 SHUTDOWN_S: Final = 5.0
 VIOLATIONS: Final = 5
 NO_RESCUE: Final = 0
 VIOLATION_S: Final = 1.0
 OpenMirror = Callable[[str], Awaitable[Mirror]]
+
+
+class ScopeInsufficient(Refused):
+    """The agent's grant on the base branch does not cover what it asked for."""
+
+    code = "agent_scope_insufficient"
 
 
 class CloneFailed(KortixError):
@@ -50,6 +59,7 @@ class Link:
     ) -> None:
         self.session_id = session_id
         self.has_repository = True
+        self._may_push = False
         self._context = context
         self._ledger = ledger
         self._open_mirror = mirror
@@ -69,16 +79,21 @@ class Link:
 
     # Opening and closing
 
+    async def open_record(self) -> None:
+        """Open the session's record, so that notes show while its sandbox is still being made."""
+        await self._recording.open(self._ledger)
+
     async def open(self, mode: str) -> None:
         """Serve the door; `rescue` lets work out and nothing in, and starts no agent."""
         if self._listener is not None and mode == self._mode:
             return
         await self._close_door()
         session = self._session()
-        plan_text = self._ledger.plan(self.session_id)
-        self.has_repository = plan_text is None or '"repository_access":false' not in plan_text
+        text = self._ledger.plan(self.session_id)
+        plan = AgentPlan.model_validate_json(text) if text is not None else None
+        self.has_repository = plan is None or plan.repository_access
+        self._may_push = plan is not None and any(plan.grants.permissions.allows(name) for name in PUSH_GRANTS)
         self._mode = mode
-        await self._recording.open(self._ledger)
         if self.has_repository:
             mirror = await self._open_mirror(session.project_id)
             self._pushes = Pushes(session.id, self._ledger, mirror)
@@ -86,7 +101,7 @@ class Link:
                 mirror,
                 session.id,
                 session.base_branch,
-                access=Access.FULL if mode == "normal" else Access.PUSH_ONLY,
+                access=self._access(),
                 on_push=self._pushed,
             )
             self.git.rescue_number = NO_RESCUE
@@ -94,6 +109,11 @@ class Link:
         listener = DoorListener(self._context.home.door(session.id), Door(self).handle)
         await listener.open()
         self._listener = listener
+
+    def _access(self) -> Access:
+        if self._mode != "normal":
+            return Access.PUSH_ONLY
+        return Access.FULL if self._may_push else Access.READ
 
     async def close(self) -> None:
         """Leave the sandbox to itself: it goes on, and connects to the next host."""
@@ -334,6 +354,12 @@ class Link:
     async def open_change(self, proposal: ChangeProposal) -> ChangeInfo:
         """Open a change request at a head that the host has seen pushed."""
         session = self._session()
+        if not self._may_push:
+            await self._ledger.denied(session, "change_request.create", scope=f"session {session.id}")
+            raise ScopeInsufficient(
+                f"Agent {session.agent} may not open change requests: project.gitops.push is not granted to it.",
+                hint="A person can grant it in kortix.yaml on the base branch, for new sessions.",
+            )
         wanted = Proposal.model_validate(proposal.model_dump())
         change = await self._ledger.open_change(session, wanted, self._ledger.project(session.project_id).slug)
         self.note(f"Opened change request {change.number}: {change.title}")

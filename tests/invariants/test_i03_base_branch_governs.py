@@ -63,3 +63,17 @@ def test_a_broken_manifest_on_the_base_is_named_and_the_prompt_kept(desk: Desk) 
     git(desk.repository, "revert", "--no-edit", "HEAD")
     desk.runtime.sessions.resume(session.id)
     assert desk.settle(session).state is PromptState.FINISHED
+
+
+def test_an_agent_without_the_grant_can_neither_push_nor_propose_and_its_work_is_saved(desk: Desk) -> None:
+    session, _ = desk.run(
+        "echo mine >> hello.txt; git commit -qam Mine; git push; echo push=$?; kortix cr open --title Mine; echo cr=$?;"
+        'curl -s --unix-socket /run/kortix/door.sock -H "Authorization: Bearer $KORTIX_TOKEN" -X POST'
+        ' -d "{\\"title\\":\\"x\\",\\"head_commit\\":\\"$(git rev-parse HEAD)\\"}" http://d/v1/agent/cr',
+        agent="reader",
+    )
+    text = desk.text(session)
+    assert "push=1" in text and "cr=1" in text and "agent_scope_insufficient" in text
+    assert session.head_commit == session.base_commit and desk.runtime.changes.list() == []
+    rescue = desk.runtime.sessions.show(session.id).rescues[0]
+    assert git(desk.home.mirror(desk.project.id), "show", f"{rescue.ref}:hello.txt") == "hello\nmine"

@@ -22,7 +22,9 @@ default_agent: script
 policy:
   default_mode: risk
 agents:
-  script: {}
+  script:
+    kortix_permissions: [project.gitops.push, project.review.submit]
+  reader: {}
   blind:
     repository_access: false
 """
@@ -64,7 +66,7 @@ def make_repository(folder: Path) -> Path:
     git(folder, "init", "-q", "-b", "main")
     (folder / "kortix.yaml").write_text(MANIFEST)
     (folder / "agents").mkdir()
-    for name in ("script", "blind"):
+    for name in ("script", "reader", "blind"):
         (folder / "agents" / f"{name}.md").write_text(AGENT)
     (folder / "hello.txt").write_text("hello\n")
     git(folder, "add", "-A")

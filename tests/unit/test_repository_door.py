@@ -47,7 +47,7 @@ async def test_push_only_takes_rescued_work_and_gives_nothing(tmp_path: Path) ->
         status, out = await client.try_git("clone", "-q", scene.url, str(tmp_path / "second"))
         assert status != 0 and not (tmp_path / "second").exists(), out
         status, out = await client.try_git("push", "origin", "HEAD")
-        assert status != 0 and "only rescued work can be pushed now" in out
+        assert status != 0 and "this session may not push its branch" in out
         rescue = f"refs/kortix/rescue/{scene.session}/1"
         await client.git("push", "origin", f"HEAD:{rescue}")
         assert [(kept.n, kept.commit) for kept in await scene.mirror.rescues(scene.session)] == [(1, commit)]
