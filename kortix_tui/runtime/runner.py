@@ -91,6 +91,7 @@ class Runner:
     async def run(self) -> None:
         """Work until the session is as wanted and needs nobody; errors end in a stored reason."""
         try:
+            await self.link.open_record()
             while True:
                 self.changed.clear()
                 session = self._session()
