@@ -58,10 +58,12 @@ def open_change(tx: Transaction, session: Session, proposal: Proposal, *, projec
         tx.execute("UPDATE projects SET next_number = next_number + 1 WHERE id = ?", (session.project_id,))
         tx.execute(
             "INSERT INTO change_requests (id, project_id, number, session_id, title, description, status, base_branch,"
-            " base_commit, head_commit, opened_by, created_at, updated_at) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)",
+            " base_commit, head_commit, files, additions, deletions, opened_by, created_at, updated_at)"
+            " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
             (
                 identity, session.project_id, number, session.id, title, description, ChangeStatus.OPEN,
-                session.base_branch, session.base_commit, session.head_commit, actor.label, tx.now_text, tx.now_text,
+                session.base_branch, session.base_commit, session.head_commit, session.files,
+                session.additions, session.deletions, actor.label, tx.now_text, tx.now_text,
             ),
         )  # fmt: skip
     change = Change.of(
@@ -74,9 +76,17 @@ def open_change(tx: Transaction, session: Session, proposal: Proposal, *, projec
     return change
 
 
-def move_head(tx: Transaction, session_id: str, head_commit: str) -> None:
-    """Have the session's open change request follow its branch; what was reviewed before needs a new look (I4)."""
+def move_head(tx: Transaction, session_id: str, head_commit: str, size: tuple[int, int, int]) -> None:
+    """Have the session's open change request follow its branch; what was reviewed before needs a new look (I4).
+
+    Args:
+        tx: The transaction that notes the push.
+        session_id: Whose branch moved.
+        head_commit: Where it is now.
+        size: Changed files, added and deleted lines.
+    """
     tx.execute(
-        "UPDATE change_requests SET head_commit = ?, updated_at = ? WHERE session_id = ? AND status = 'open'",
-        (head_commit, tx.now_text, session_id),
+        "UPDATE change_requests SET head_commit = ?, files = ?, additions = ?, deletions = ?, updated_at = ?"
+        " WHERE session_id = ? AND status = 'open'",
+        (head_commit, *size, tx.now_text, session_id),
     )

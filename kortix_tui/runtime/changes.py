@@ -20,8 +20,8 @@ READ_DEADLINE_S = 60.0
 MERGE_DEADLINE_S = 300.0
 
 _VIEW = (
-    f"SELECT {', '.join('c.' + name for name in Change.model_fields)}, p.slug, s.title, s.files, s.additions,"
-    " s.deletions, (SELECT v.head_commit FROM views v WHERE v.change_id = c.id AND v.operator = ?)"
+    f"SELECT {', '.join('c.' + name for name in Change.model_fields)}, p.slug, s.title,"
+    " (SELECT v.head_commit FROM views v WHERE v.change_id = c.id AND v.operator = ?)"
     " FROM change_requests c JOIN projects p ON p.id = c.project_id JOIN sessions s ON s.id = c.session_id"
 )
 

@@ -100,7 +100,7 @@ class Ledger:
             if status is not None:
                 values["status"] = status
                 if status is SessionStatus.RUNNING:
-                    values |= {"started_at": tx.now_text, "stopped_at": None, "attempts": 0}
+                    values |= {"started_at": tx.now_text, "stopped_at": None}
                 if status in (SessionStatus.STOPPED, SessionStatus.FAILED):
                     values |= {"stopped_at": tx.now_text, "activity": Activity.IDLE}
                 if now_wanted == Wanted.RUNNING != session.wanted:
@@ -145,6 +145,10 @@ class Ledger:
                 "UPDATE sessions SET base_commit = ?, head_commit = coalesce(head_commit, ?), agent = ?, template = ?,"
                 " image = ?, plan = ?, updated_at = ? WHERE id = ?",
                 (base_commit, base_commit, agent, template, image, plan, tx.now_text, session.id),
+            )
+            tx.execute(
+                "UPDATE projects SET fetched_at = ?, base_commit = ? WHERE id = ? AND base_branch = ?",
+                (tx.now_text, base_commit, session.project_id, session.base_branch),
             )
             self._audit(tx, "session.plan.pin", session, base=base_commit, agent=agent, template=template)
 
@@ -242,7 +246,7 @@ class Ledger:
                 " WHERE id = ?",
                 (commit, files, additions, deletions, tx.now_text, session.id),
             )
-            move_head(tx, session.id, commit)
+            move_head(tx, session.id, commit, (files, additions, deletions))
             actor = agent_actor(session)
             tx.audit(
                 "session.git.push", scope=f"branch {project}/{session.id}", actor=actor, project_id=session.project_id,

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from kortix_tui.repository.difference import DiffSummary
 from kortix_tui.store.models import Change, HostRow, Project, Prompt, Rescue, Session
+
+BUILD_MARK: Final = "│ "
+"""Begins a note of the host that repeats what building an image printed: many lines, seldom wanted later."""
 
 
 class View(BaseModel):
@@ -34,6 +37,7 @@ class SessionDetail(View):
     prompts: tuple[Prompt, ...]
     rescues: tuple[Rescue, ...]
     changes: tuple[Change, ...]
+    joined_rescues: tuple[int, ...] = Field(default=(), description="Numbers of rescues that its branch contains.")
     isolation: str | None = Field(description="What separates this sandbox from the host.")
 
 
@@ -42,9 +46,6 @@ class ChangeView(Change):
 
     project: str
     session_title: str
-    files: int
-    additions: int
-    deletions: int
     shown_head: str | None = Field(description="Head that this operator was shown last.")
 
 

@@ -63,7 +63,6 @@ class Session(Row):
     files: int
     additions: int
     deletions: int
-    attempts: int
     created_at: datetime
     updated_at: datetime
     active_at: datetime
@@ -113,6 +112,9 @@ class Change(Row):
     base_branch: str
     base_commit: str
     head_commit: str
+    files: int
+    additions: int
+    deletions: int
     merge_commit: str | None
     reviewed_head: str | None
     opened_by: str

@@ -31,7 +31,7 @@ MIGRATIONS: Final[tuple[str, ...]] = (
         base_branch TEXT NOT NULL, base_commit TEXT, head_commit TEXT, template TEXT, image TEXT, plan TEXT,
         idle_minutes REAL NOT NULL, owner TEXT NOT NULL, origin TEXT NOT NULL,
         files INTEGER NOT NULL DEFAULT 0, additions INTEGER NOT NULL DEFAULT 0, deletions INTEGER NOT NULL DEFAULT 0,
-        channel_key TEXT, agent_token TEXT NOT NULL, attempts INTEGER NOT NULL DEFAULT 0,
+        channel_key TEXT, agent_token TEXT NOT NULL,
         created_at TEXT NOT NULL, updated_at TEXT NOT NULL, active_at TEXT NOT NULL, started_at TEXT, stopped_at TEXT,
         removed_at TEXT
     );
@@ -60,6 +60,7 @@ MIGRATIONS: Final[tuple[str, ...]] = (
         id TEXT PRIMARY KEY, project_id TEXT NOT NULL REFERENCES projects (id), number INTEGER NOT NULL,
         session_id TEXT NOT NULL REFERENCES sessions (id), title TEXT NOT NULL, description TEXT NOT NULL,
         status TEXT NOT NULL, base_branch TEXT NOT NULL, base_commit TEXT NOT NULL, head_commit TEXT NOT NULL,
+        files INTEGER NOT NULL, additions INTEGER NOT NULL, deletions INTEGER NOT NULL,
         merge_commit TEXT, reviewed_head TEXT, opened_by TEXT NOT NULL, decided_by TEXT,
         created_at TEXT NOT NULL, updated_at TEXT NOT NULL, decided_at TEXT, UNIQUE (project_id, number)
     );
