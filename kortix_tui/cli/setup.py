@@ -117,7 +117,8 @@ def _doctor(arguments: argparse.Namespace) -> int:
     else:
         for check in checks:
             level = paint(check.level.value.ljust(4), status_style(check.level))
-            say(f"{level}  {visible_line(check.title)}: {visible(check.message)}")
+            end = "" if check.message.endswith(".") else "."
+            say(f"{level}  {visible_line(check.title)}: {visible(check.message)}{end}")
             if check.fix and check.level != "ok":
                 say(f"      {visible(check.fix)}")
     return exit_status(checks)

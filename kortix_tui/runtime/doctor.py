@@ -10,8 +10,7 @@ import fcntl
 import os
 import re
 import shutil
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
@@ -21,19 +20,30 @@ from kortix_tui.base.paths import Home
 from kortix_tui.base.settings import Settings
 from kortix_tui.base.text import visible_line
 from kortix_tui.base.words import Level
+from kortix_tui.runtime.doctor_isolation import GROUPS
 from kortix_tui.sandbox.commands import run
 from kortix_tui.sandbox.docker.probe import Finding, probe_isolation
 from kortix_tui.sandbox.docker.provider import DockerProvider
 from kortix_tui.sandbox.images import Images, Template
 
 _GIB = 1024**3
+_HOLDER = re.compile(r"(\d+) (\w+) epoch \d+\Z")
 _OLDEST_GIT = (2, 38)  # merge-tree --write-tree
 _FIXED_GIT = (2, 45, 4)  # first with the fixes for hostile repositories that came in 2024 and 2025
 _NETWORK_FILE_SYSTEMS = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "fuse.sshfs", "afs", "ceph"})
 
 
 class Check(BaseModel):
-    """One row of the report."""
+    """One row of the report.
+
+    Attributes:
+        id: Never changes.
+        title: What is checked.
+        level: How it is.
+        message: What was found, in a sentence.
+        fix: What to do when it is not right.
+        evidence: What the isolation probe saw from inside, word by word.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -42,46 +52,7 @@ class Check(BaseModel):
     level: Level
     message: str
     fix: str | None = None
-
-
-@dataclass(frozen=True)
-class _Group:
-    """Probes that are one row: what they prove together, and what it means when they do not."""
-
-    id: str
-    title: str
-    probes: Sequence[str]
-    fix: str
-    level: Level = Level.FAIL
-
-
-_UPGRADE = "Upgrade Docker and the kernel of this machine; sessions are not safe on this engine."
-_GROUPS = (
-    _Group("privileges", "No privileges inside", ("privileges", "seccomp"), _UPGRADE),
-    _Group("kernel", "Dangerous system calls refused", ("system_calls", "socket_families"), _UPGRADE),
-    _Group("network", "No network inside", ("network",), _UPGRADE),
-    _Group("files", "System files read-only, host hidden", ("root_file_system", "host_is_hidden"), _UPGRADE),
-    _Group(
-        "door",
-        "Only the door leads out",
-        ("door_answers", "door_folder"),
-        "Run kortix on the machine where the engine runs, with the home on a local disk that the engine can see.",
-    ),
-    _Group("supervisor", "Supervisor and journal out of reach", ("supervisor_is_safe",), _UPGRADE),
-    _Group(
-        "limits",
-        "Processes and memory limited",
-        ("processes_limit", "memory_limit"),
-        "Enable the memory and pids controllers (rootless Docker needs cgroup v2 and systemd for it).",
-        Level.WARN,
-    ),
-    _Group(
-        "workspace",
-        "The agent's folders can be used",
-        ("workspace",),
-        "Build the image again: kortix sandboxes rebuild",
-    ),
-)
+    evidence: str | None = None
 
 
 async def examine(home: Home, settings: Settings) -> list[Check]:
@@ -117,18 +88,21 @@ async def _engine_checks(provider: DockerProvider, home: Home, settings: Setting
             id="isolation",
             title="Isolation",
             level=Level.WARN,
-            message="Not tested: there is no engine to test.",
+            message="not tested: there is no engine",
             fix="Run: kortix setup",
         )
         return [_failed("engine", "Docker engine", error), lost]
-    found = f"{info.endpoint}, found by: {info.found_by}"
     checks = [
-        Check(id="engine", title="Docker engine", level=Level.OK, message=f"answers at {found}"),
+        Check(
+            id="engine", title="Docker engine", level=Level.OK, message=f"answers at {info.endpoint} ({info.found_by})"
+        ),
         Check(
             id="version",
             title="Engine version",
             level=Level.WARN if info.warnings else Level.OK,
-            message=" ".join([f"{info.version} (API {info.api_version}), {info.isolation}.", *info.warnings]),
+            message=". ".join(
+                [f"{info.version}, sandboxes run under {info.isolation}", *map(_open_end, info.warnings)]
+            ),
             fix="See the engine's documentation on limits and security options." if info.warnings else None,
         ),
     ]
@@ -146,11 +120,11 @@ async def _engine_checks(provider: DockerProvider, home: Home, settings: Setting
                 id="image",
                 title="Default image",
                 level=Level.WARN,
-                message="It is not built yet, so isolation was not tested.",
+                message="it is not built yet, so isolation was not tested.",
                 fix="Run: kortix setup (the first session would build it too).",
             ),
         ]
-    checks.append(Check(id="image", title="Default image", level=Level.OK, message=image))
+    checks.append(Check(id="image", title="Default image", level=Level.OK, message=f"it is built: {image}"))
     return [*checks, *disk, *await _isolation(provider, home, image, settings.docker.runtime)]
 
 
@@ -167,19 +141,18 @@ def grouped(findings: Iterable[Finding]) -> list[Check]:
     """Findings as rows. A probe that did not report counts as failed."""
     by_name = {finding.name: finding for finding in findings}
     rows = []
-    for group in _GROUPS:
-        missing = [name for name in group.probes if name not in by_name]
-        broken = [by_name[name] for name in group.probes if name in by_name and not by_name[name].held]
-        words = [f"{finding.name}: {finding.seen}" for finding in broken]
-        words += [f"{name}: not reported" for name in missing]
-        held = [by_name[name].seen for name in group.probes if name in by_name]
+    for group in GROUPS:
+        found = [by_name[name] for name in group.probes if name in by_name]
+        faults = [f"{group.probes[finding.name]} ({finding.seen})" for finding in found if not finding.held]
+        faults += [f"the probe {name} did not report" for name in group.probes if name not in by_name]
         rows.append(
             Check(
                 id=f"isolation.{group.id}",
                 title=group.title,
-                level=group.level if words else Level.OK,
-                message="; ".join(words or held),
-                fix=group.fix if words else None,
+                level=group.level if faults else Level.OK,
+                message="; ".join(faults) or group.held,
+                fix=group.fix if faults else None,
+                evidence="; ".join(f"{finding.name}: {finding.seen}" for finding in found) or None,
             )
         )
     return rows
@@ -216,7 +189,7 @@ def git_check(text: str) -> Check:
             id="git",
             title="Git",
             level=Level.FAIL,
-            message=f"{found[0]} is too old: merging needs 2.38.",
+            message=f"version {found[0]} is too old: merging needs 2.38.",
             fix="Upgrade git (on Ubuntu 22.04 from the git-core PPA, on Debian 11 from backports).",
         )
     if version < _FIXED_GIT:
@@ -224,11 +197,11 @@ def git_check(text: str) -> Check:
             id="git",
             title="Git",
             level=Level.WARN,
-            message=f"{found[0]} works; 2.45.4 has fixes against hostile repositories that your distribution may or "
-            "may not have added to it.",
+            message=f"version {found[0]} works; 2.45.4 has fixes against hostile repositories that your distribution "
+            "may or may not have added to it.",
             fix="Keep the distribution's security updates on, or install 2.45.4 or newer.",
         )
-    return Check(id="git", title="Git", level=Level.OK, message=found[0])
+    return Check(id="git", title="Git", level=Level.OK, message=f"version {found[0]}")
 
 
 def _home_checks(home: Home) -> list[Check]:
@@ -238,21 +211,21 @@ def _home_checks(home: Home) -> list[Check]:
 def _home(home: Home) -> Check:
     title = "Home"
     if not home.path.exists():
-        return Check(id="home", title=title, level=Level.OK, message=f"{home.path} will be made at the first use.")
+        return Check(id="home", title=title, level=Level.OK, message=f"{home.path} will be made at the first use")
     kind = file_system(home.path)
     if kind in _NETWORK_FILE_SYSTEMS:
         return Check(
             id="home",
             title=title,
             level=Level.FAIL,
-            message=f"{home.path} is on a network file system ({kind}): locks and the database are not safe there.",
+            message=f"{home.path} is on a network file system ({kind}): locks and the database are not safe there",
             fix="Set KORTIX_HOME to a folder on a local disk.",
         )
     try:
         home.prepare()
     except KortixError as error:
         return _failed("home", title, error)
-    return Check(id="home", title=title, level=Level.OK, message=f"{home.path} is private to you.")
+    return Check(id="home", title=title, level=Level.OK, message=f"{home.path} is private to you")
 
 
 def _lock(home: Home) -> Check:
@@ -274,7 +247,9 @@ def _lock(home: Home) -> Check:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         holder = visible_line(os.read(descriptor, 200).decode("utf-8", "replace").strip()) or "an unnamed process"
-        return Check(id="lock", title=title, level=Level.OK, message=f"held by process {holder}")
+        named = _HOLDER.match(holder)
+        who = f"process {named[1]} ({named[2]}) is the host" if named else f"held by process {holder}"
+        return Check(id="lock", title=title, level=Level.OK, message=who)
     except OSError as error:
         return Check(
             id="lock",
@@ -313,9 +288,9 @@ def disk_check(identity: str, title: str, path: Path) -> Check:
     free = f"{usage.free / _GIB:.1f} GiB of {usage.total / _GIB:.0f} GiB are free"
     fix = "Free some space; see: kortix sessions ls, kortix sandboxes ls, docker system df"
     if usage.free < max(_GIB, usage.total // 50):
-        return Check(id=identity, title=title, level=Level.FAIL, message=f"Nearly full: {free}.", fix=fix)
+        return Check(id=identity, title=title, level=Level.FAIL, message=f"nearly full: {free}", fix=fix)
     if usage.free < 5 * _GIB:
-        return Check(id=identity, title=title, level=Level.WARN, message=f"Little space: {free}.", fix=fix)
+        return Check(id=identity, title=title, level=Level.WARN, message=f"little space: {free}", fix=fix)
     return Check(id=identity, title=title, level=Level.OK, message=free)
 
 
@@ -334,6 +309,10 @@ def file_system(path: Path) -> str:
         if inside and len(place) >= len(best):
             best, kind = place, name
     return kind
+
+
+def _open_end(sentence: str) -> str:
+    return sentence.rstrip(".")
 
 
 def _existing(path: Path) -> Path:

@@ -22,7 +22,7 @@ from kortix_tui.cli.main import ALIASES, NOUNS
 from kortix_tui.cli.parsing import Parser, parse
 from kortix_tui.console.keymap import ACTIONS, Keymap
 from kortix_tui.manifest.behaviour import Behaviour
-from kortix_tui.runtime.doctor import _GROUPS
+from kortix_tui.runtime.doctor_isolation import GROUPS
 
 ROOT = Path(__file__).resolve().parents[2]
 README = ROOT / "README.md"
@@ -186,7 +186,7 @@ def test_every_reason_word_says_what_to_do() -> None:
 def test_every_row_of_isolation_is_explained() -> None:
     page = (HELP / "sandbox.md").read_text("utf-8")
     doctor = (ROOT / "kortix_tui" / "runtime" / "doctor.py").read_text("utf-8")
-    titles = set(re.findall(r"title(?: =|=)\s*\"([^\"]+)\"", doctor)) | {group.title for group in _GROUPS}
+    titles = set(re.findall(r"title(?: =|=)\s*\"([^\"]+)\"", doctor)) | {group.title for group in GROUPS}
     assert not [title for title in titles - {"Isolation"} if title not in page]
 
 

@@ -39,7 +39,7 @@ def test_a_probe_that_does_not_report_has_failed() -> None:
     rows = {row.id: row for row in grouped([Finding(name="network", held=True, seen="loopback only")])}
     assert rows["isolation.network"].level is Level.OK
     assert rows["isolation.privileges"].level is Level.FAIL
-    assert "not reported" in rows["isolation.privileges"].message
+    assert "the probe seccomp did not report" in rows["isolation.privileges"].message
     assert rows["isolation.limits"].level is Level.WARN
     assert exit_status(rows.values()) == 1
 
@@ -50,7 +50,8 @@ def test_one_broken_property_names_what_was_seen() -> None:
         Finding(name="socket_families", held=True, seen="-"),
     ]
     row = next(row for row in grouped(findings) if row.id == "isolation.kernel")
-    assert row.level is Level.FAIL and row.message == "system_calls: io_uring_setup: allowed" and row.fix
+    assert row.level is Level.FAIL and row.message == "these system calls are not refused (io_uring_setup: allowed)"
+    assert row.fix and row.evidence == "system_calls: io_uring_setup: allowed; socket_families: -"
 
 
 def test_space_is_looked_for_where_the_home_will_be(tmp_path: Path) -> None:
@@ -79,7 +80,7 @@ async def test_an_open_home_fails_and_the_holder_of_the_lock_is_named(home: Home
         fcntl.flock(file, fcntl.LOCK_EX)
         rows = {row.id: row for row in await examine(home, settings)}
     assert rows["home"].level is Level.FAIL and "chmod 700" in (rows["home"].fix or "")
-    assert rows["lock"].message == "held by process 4711 console epoch 3"
+    assert rows["lock"].message == "process 4711 (console) is the host"
 
 
 async def test_looking_makes_no_home(short_folder: Path) -> None:
