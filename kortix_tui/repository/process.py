@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from kortix_tui.base.errors import DeadlineExceeded, GitFailed
+from kortix_tui.base.privacy import operators_umask
 from kortix_tui.repository.errors import git_failed
 
 _MIB = 1 << 20
@@ -120,6 +121,7 @@ class Git:
         git_dir: The repository's own folder, given with `--git-dir` (no search, no ownership guess).
         directory: Where to run; for checkouts.
         inherited: Descriptors that git keeps open as long as it runs.
+        umask: For the files that it makes; -1: ours.
     """
 
     environment: Mapping[str, str]
@@ -128,6 +130,7 @@ class Git:
     git_dir: Path | None = None
     directory: Path | None = None
     inherited: tuple[int, ...] = ()
+    umask: int = -1
 
     def having(self, *settings: str, environment: Mapping[str, str] | None = None) -> Git:
         """The same with more settings or variables."""
@@ -173,6 +176,7 @@ class Git:
             cwd=self.directory or self.git_dir or "/",
             start_new_session=True,
             pass_fds=self.inherited,
+            umask=self.umask,
         )
         if process.stdin is None or process.stdout is None or process.stderr is None:
             raise GitFailed("git started without pipes.")
@@ -302,7 +306,7 @@ def operator_environment() -> dict[str, str]:
 def operator(directory: Path | None = None, *, git_dir: Path | None = None, wall_s: float = 120.0) -> Git:
     """Git for the source repository only: with the person's access, without hooks, questions or limits but time."""
     limits = Limits(wall_s=wall_s, cpu_s=None, memory_bytes=None)
-    return Git(operator_environment(), OPERATOR_SETTINGS, limits, git_dir, directory)
+    return Git(operator_environment(), OPERATOR_SETTINGS, limits, git_dir, directory, umask=operators_umask())
 
 
 async def without_questions(git: Git) -> Git:

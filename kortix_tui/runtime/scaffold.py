@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Final
 from kortix_tui.base.errors import GitFailed, NotFound, Refused
 from kortix_tui.base.faults import choose
 from kortix_tui.base.paths import assets
+from kortix_tui.base.privacy import as_operator
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -86,7 +87,7 @@ def init(folder: Path, name: str | None = None, *, force: bool = False) -> Scaff
         )
     written = [file for file in files if file not in kept]
     title = name or root.name or "project"
-    with _readable_failure(folder):
+    with as_operator(), _readable_failure(folder):
         for file in written:
             text = (source / file).read_text(encoding="utf-8")
             # Inside the quotes of the YAML text, so that a name cannot break out of it.
@@ -181,7 +182,7 @@ def _repository_around(folder: Path) -> Path | None:
 def _first_commit(root: Path, files: Iterable[str], message: str) -> str:
     git = _git()
     try:
-        with tempfile.TemporaryDirectory(prefix="kortix-template-") as empty:
+        with as_operator(), tempfile.TemporaryDirectory(prefix="kortix-template-") as empty:
             # Without a template of our own, `git init` would copy the operator's hooks into the new repository.
             git.Git(str(root)).init(
                 "--quiet", "--initial-branch=main", f"--template={empty}", kill_after_timeout=_GIT_DEADLINE_S

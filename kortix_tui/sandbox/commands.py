@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from kortix_tui.base.errors import DeadlineExceeded
+from kortix_tui.base.privacy import operators_umask
 from kortix_tui.base.text import visible, without_sgr
 
 Progress = Callable[[str], None]
@@ -61,6 +62,7 @@ async def run(command: Sequence[str], progress: Progress, *, seconds: float) -> 
         env={**os.environ, "LC_ALL": "C.UTF-8"},
         start_new_session=own_session,
         limit=_LINE_BYTES,
+        umask=operators_umask(),  # package scripts and daemons make files for everybody
     )
     tail: list[str] = []
     try:
