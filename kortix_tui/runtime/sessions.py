@@ -7,7 +7,7 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
-from kortix_tui.base.errors import Ambiguous, InvalidInput, NotFound, Refused
+from kortix_tui.base.errors import Ambiguous, InvalidInput, KortixError, NotFound, Refused
 from kortix_tui.base.ids import new_id, new_session_id
 from kortix_tui.base.text import shorten, visible_line
 from kortix_tui.base.words import Activity, Outcome, PromptState, SessionStatus, Wanted
@@ -20,6 +20,7 @@ from kortix_tui.store.records import RecordReader
 MAX_PROMPT_BYTES: Final = 8 * 1024 * 1024
 MIN_PREFIX: Final = 4
 JOIN_S: Final = 120.0
+LOOK_S: Final = 10.0
 
 _VIEW = (
     f"SELECT {', '.join('s.' + name for name in Session.model_fields)}, p.slug,"
@@ -32,7 +33,7 @@ _VIEW = (
 
 
 _WAKE = (
-    "wanted = 'running', attempts = 0, reason = NULL, reason_text = NULL,"
+    "wanted = 'running', reason = NULL, reason_text = NULL,"
     " status = CASE WHEN status IN ('stopped', 'failed') THEN 'provisioning' ELSE status END"
 )
 """Have a session run. One that is still being stopped stays what it is until it is; then it starts again."""
@@ -102,13 +103,31 @@ class Sessions:
         changes = store.all(
             f"SELECT {Change.columns()} FROM change_requests WHERE session_id = ? ORDER BY number", (view.id,)
         )
+        saved = tuple(Rescue.of(row) for row in rescues)
         return SessionDetail(
             session=view,
             prompts=tuple(Prompt.of(row) for row in prompts),
-            rescues=tuple(Rescue.of(row) for row in rescues),
+            rescues=saved,
+            joined_rescues=self._joined(view, saved),
             changes=tuple(Change.of(row) for row in changes),
             isolation=self._context.settings.docker.runtime or "runc",
         )
+
+    def _joined(self, view: SessionView, rescues: tuple[Rescue, ...]) -> tuple[int, ...]:
+        """Which rescued work the session's branch contains; none where git cannot tell, as then joining says why."""
+        head, context = view.head_commit, self._context
+        if not rescues or head is None:
+            return ()
+        from kortix_tui.repository.mirror import Mirror
+
+        async def look() -> tuple[int, ...]:
+            mirror = await Mirror.open(context.home.mirror(view.project_id))
+            return tuple([each.n for each in rescues if await mirror.is_ancestor(each.commit_id, head)])
+
+        try:
+            return context.loop.call(look(), deadline_s=LOOK_S)
+        except KortixError:
+            return ()
 
     def prompts(self, session_id: str) -> tuple[Prompt, ...]:
         """A session's prompts in order."""
@@ -288,7 +307,7 @@ class Sessions:
                 raise Refused(f"Session {view.id} is being removed.")
             if row[0] == wanted and row[2] != SessionStatus.FAILED:
                 return view
-            change = _WAKE if wanted is Wanted.RUNNING else f"wanted = '{wanted}', attempts = 0"
+            change = _WAKE if wanted is Wanted.RUNNING else f"wanted = '{wanted}'"
             tx.execute(
                 f"UPDATE sessions SET updated_at = ?, active_at = ?, {change} WHERE id = ?",
                 (tx.now_text, tx.now_text, view.id),
