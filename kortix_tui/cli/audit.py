@@ -6,7 +6,7 @@ import argparse
 
 from kortix_tui.cli.cells import Column
 from kortix_tui.cli.opening import reading
-from kortix_tui.cli.output import matches, note, say, say_json, say_table, status_style
+from kortix_tui.cli.output import counted, matches, note, say, say_json, say_table, status_style
 from kortix_tui.cli.parsing import Parser, Verbs, add_filter, add_json, count
 
 COLUMNS = (
@@ -21,7 +21,7 @@ COLUMNS = (
 
 def add_audit(parser: Parser) -> None:
     """Add the verbs."""
-    verbs = Verbs(parser)
+    verbs = Verbs(parser, "audit ls --limit 20", "audit ls --event change_request.", "audit verify")
     verb = verbs.add(
         "ls", _ls, "list events, newest first", aliases=("list",),
         examples=("audit ls --limit 20", "audit ls --event change_request. --json", "audit ls --session kab3"),
@@ -59,7 +59,7 @@ def _verify(arguments: argparse.Namespace) -> int:
     if arguments.json:
         say_json(report)
     elif report.ok:
-        say(f"The record is whole: {report.rows} events, head {report.head or 'none'}.")
+        say(f"The record is whole: {counted(report.rows, 'event')}, head {report.head or 'none'}.")
     else:
         note(f"The record is broken at row {report.broken_at}: {report.fault}.")
     return 0 if report.ok else 1

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from kortix_tui.base.clock import age
 from kortix_tui.base.text import visible, visible_line
 from kortix_tui.cli.cells import Column
-from kortix_tui.cli.output import BOLD, GREEN, RED, YELLOW, paint, say, say_fields, say_table, status_style
+from kortix_tui.cli.output import BOLD, GREEN, RED, YELLOW, counted, paint, say, say_fields, say_table, status_style
 from kortix_tui.repository.difference import DiffSummary, FileChange
 from kortix_tui.runtime.views import ChangeDetail, ChangeView, MergePreview
 
@@ -55,8 +55,7 @@ def say_files(summary: DiffSummary) -> None:
     say_table(_FILE_COLUMNS, rows, empty="No file is changed.")
     if rows:
         more = " (and more that are not listed)" if summary.truncated else ""
-        plural = "" if len(rows) == 1 else "s"
-        say(f"{len(rows)} file{plural}{more}, +{summary.additions} -{summary.deletions}")
+        say(f"{counted(len(rows), 'file')}{more}, +{summary.additions} -{summary.deletions}")
 
 
 def _status(change: FileChange) -> str:
@@ -80,8 +79,8 @@ def say_preview(preview: MergePreview) -> None:
     if preview.up_to_date:
         say("The base branch contains all of it already.")
     if preview.can_merge:
-        way = " by moving the base forward" if preview.fast_forward else ""
-        say(paint(f"It merges cleanly{way}.", GREEN))
+        way = ", which has nothing that this branch lacks" if preview.fast_forward else ""
+        say(paint(f"It merges cleanly: a merge commit on the base branch{way}.", GREEN))
         return
     for path in preview.conflicts:
         say(paint(f"conflict: {visible_line(path)}", RED))
@@ -93,11 +92,10 @@ def say_preview(preview: MergePreview) -> None:
 
 def say_decision(change: ChangeView) -> None:
     """Repeat what is being decided."""
-    plural = "" if change.files == 1 else "s"
     say(paint(f"{change.project}#{change.number}  {visible_line(change.title)}", BOLD))
     say_fields([
         ("session", f"{change.session_id}  {change.session_title}"),
-        ("changes", f"{change.files} file{plural}, +{change.additions} -{change.deletions}"),
+        ("changes", f"{counted(change.files, 'file')}, +{change.additions} -{change.deletions}"),
         ("head", change.head_commit[:12]),
         ("base", change.base_branch),
     ])  # fmt: skip

@@ -37,10 +37,11 @@ COLUMNS = (
 
 def add_cr(parser: Parser) -> None:
     """Add the verbs."""
-    verbs = Verbs(parser)
+    verbs = Verbs(parser, "cr ls --status open", "cr diff billing#3", "cr merge billing#3")
     verb = verbs.add(
-        "ls", _ls, "list change requests, oldest first", aliases=("list",), examples=("cr ls --status open",)
-    )
+        "ls", _ls, "list change requests, oldest first", aliases=("list",),
+        examples=("cr ls --status open", "cr ls --project billing --json"),
+    )  # fmt: skip
     verb.add_argument("--status", choices=[status.value for status in ChangeStatus], help="only these")
     verb.add_argument("--project", metavar="SLUG", help="only this project's")
     add_filter(verb)
@@ -64,12 +65,12 @@ def add_cr(parser: Parser) -> None:
     add_json(verb)
 
     verb = _about_one(
-        verbs, "merge", _merge, "merge the commit that you reviewed", ("cr merge 1", "cr merge 1 --at 3f2a91c0d4e7")
+        verbs, "merge", merge, "merge the commit that you reviewed", ("cr merge 1", "cr merge 1 --at 3f2a91c0d4e7")
     )
     verb.add_argument("--at", metavar="SHA", help="the reviewed commit; default: the one shown to you last")
     verb.add_argument("--message", metavar="TEXT", help="first line of the merge commit")
     add_json(verb)
-    verb = _about_one(verbs, "close", _close, "close without merging; it can be reopened", ("cr close 1",))
+    verb = _about_one(verbs, "close", close, "close without merging; it can be reopened", ("cr close 1",))
     verb.add_argument("--at", metavar="SHA", help="only if it is at this commit; needed without a terminal")
     add_json(verb)
     add_json(_about_one(verbs, "reopen", _reopen, "open a closed change request again", ("cr reopen 1",)))
@@ -170,7 +171,8 @@ def _preview(arguments: argparse.Namespace) -> int:
 # Deciding
 
 
-def _merge(arguments: argparse.Namespace) -> int:
+def merge(arguments: argparse.Namespace) -> int:
+    """Merge the change request that the arguments name, after a question at a terminal."""
     with acting() as runtime:
         project, number = locate(runtime, arguments)
         change = runtime.changes.find(project, number)
@@ -196,7 +198,8 @@ def _merge(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _close(arguments: argparse.Namespace) -> int:
+def close(arguments: argparse.Namespace) -> int:
+    """Close it, likewise."""
     with acting() as runtime:
         project, number = locate(runtime, arguments)
         change = runtime.changes.find(project, number)

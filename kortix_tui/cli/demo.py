@@ -14,6 +14,7 @@ from kortix_tui.base.errors import Refused, UsageError
 from kortix_tui.base.text import visible_line
 from kortix_tui.cli.output import BOLD, at_terminal, coloured, note, paint, say
 from kortix_tui.cli.parsing import Parser, add_yes, show_examples
+from kortix_tui.cli.program import program
 
 if TYPE_CHECKING:
     from kortix_tui.runtime.demo import Demo
@@ -90,7 +91,7 @@ def _walk(demo: Demo, steps: Steps, *, merge: bool) -> int:
             _stop(runtime, session.id)
         steps.done("The sandbox is stopped; its disk is kept.")
     note(f"Look around: {_command(demo, 'sessions show', session.id)}")
-    note("Remove everything that the demo made: kortix demo --clean")
+    note(f"Remove everything that this demo made: {_cleaning(demo)}")
     if merge_it:
         say(f"Merge it:  {paint(merge_it, BOLD)}")
     return 0
@@ -144,8 +145,15 @@ def _decide(runtime: Runtime, demo: Demo, session: SessionView, steps: Steps, *,
     return _command(demo, "cr merge", f"{project.slug}#{view.change}")
 
 
-def _command(demo: Demo, verb: str, what: str) -> str:
-    return f"KORTIX_HOME={shlex.quote(str(demo.home.path))} kortix {verb} {what}"
+def _command(demo: Demo, verb: str = "", what: str = "") -> str:
+    """A command about the demo's home that works as it is printed, in the shell and folder that started this one."""
+    words = f"{verb} {shlex.quote(what)}".strip() if what else verb
+    return f"KORTIX_HOME={shlex.quote(str(demo.home.path))} {program()} {words}".rstrip()
+
+
+def _cleaning(demo: Demo) -> str:
+    """The command that removes a demo, whatever the home is where it is run."""
+    return f"{program()} demo --clean --home {shlex.quote(str(demo.folder))}"
 
 
 def _open_console(demo: Demo) -> int:
@@ -154,18 +162,21 @@ def _open_console(demo: Demo) -> int:
 
     with demo.open() as runtime:
         start_demo(runtime, demo)
-    note(f"Open it again: KORTIX_HOME={shlex.quote(str(demo.home.path))} kortix")
-    note("Remove everything that the demo made: kortix demo --clean")
-    return run_console(demo.home.path)
+    try:
+        return run_console(demo.home.path)
+    finally:
+        # Afterwards, as the console covers what was said before it.
+        note(f"Open it again: {_command(demo)}")
+        note(f"Remove everything that this demo made: {_cleaning(demo)}")
 
 
 def _clean(folder: Path | None) -> int:
-    from kortix_tui.runtime.demo import found_demos, remove_demo
+    from kortix_tui.runtime.demo import demos_folder, found_demos, remove_demo
 
     demos = found_demos(folder)
     for demo in demos:
         remove_demo(demo)
         say(f"Removed {visible_line(str(demo.folder))}")
     if not demos:
-        note("There is no demo.")
+        note(f"There is no demo in {demos_folder()}. One that is elsewhere: {program()} demo --clean --home DIR")
     return 0

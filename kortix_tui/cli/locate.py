@@ -8,12 +8,13 @@ import json
 from kortix_tui.base.paths import Home, cache_folder, config_folder
 from kortix_tui.base.text import visible_line
 from kortix_tui.cli.output import say, say_fields
-from kortix_tui.cli.parsing import Parser, add_json
+from kortix_tui.cli.parsing import Parser, add_json, show_examples
 
 
 def add_locate(parser: Parser) -> None:
     """Add the options."""
     parser.set_defaults(run=_locate)
+    parser.epilog = show_examples(("locate", "locate --json"))
     add_json(parser)
 
 

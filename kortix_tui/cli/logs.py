@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 POLL_S = 0.05
 
 
-def _printer(timestamps: bool) -> RecordPrinter:
-    return RecordPrinter(sys.stdout.write, colour=coloured(sys.stdout), timestamps=timestamps)
+def _printer(timestamps: bool, verbose: bool) -> RecordPrinter:
+    return RecordPrinter(sys.stdout.write, colour=coloured(sys.stdout), timestamps=timestamps, builds=verbose)
 
 
-def say_records(runtime: Runtime, reference: str, *, tail: int | None, timestamps: bool) -> None:
+def say_records(runtime: Runtime, reference: str, *, tail: int | None, timestamps: bool, verbose: bool) -> None:
     """Print what is there."""
-    session, printer = runtime.sessions.find(reference), _printer(timestamps)
+    session, printer = runtime.sessions.find(reference), _printer(timestamps, verbose)
     reader = runtime.sessions.records(session.id, tail=tail)
     while records := reader.read():
         printer.show(records)
     printer.end_line()
 
 
-def follow(runtime: Runtime, reference: str, *, tail: int | None, timestamps: bool) -> None:
+def follow(runtime: Runtime, reference: str, *, tail: int | None, timestamps: bool, verbose: bool) -> None:
     """Print what is there and what comes, until the session has ended or the person leaves."""
-    session, printer = runtime.sessions.find(reference), _printer(timestamps)
+    session, printer = runtime.sessions.find(reference), _printer(timestamps, verbose)
     reader = runtime.sessions.records(session.id, tail=tail)
     try:
         while True:

@@ -91,6 +91,7 @@ def overview() -> str:
         "usage: kortix [COMMAND] [--help]\n\n"
         "Without a command, opens the console.\n\n"
         f"commands:\n{nouns}\n\n"
+        "more about a command: kortix COMMAND --help\n\n"
         "examples:\n"
         "  kortix demo\n"
         "  kortix projects add ~/src/billing\n"
@@ -103,6 +104,9 @@ def overview() -> str:
 def _prepare() -> None:
     import signal
 
+    from kortix_tui.base.privacy import keep_private
+
+    keep_private()
     # Plugins of other packages would be loaded into, and could read, every model; finding them costs 40 ms.
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     for stream in (sys.stdout, sys.stderr):
@@ -148,15 +152,10 @@ def _command(arguments: Sequence[str]) -> int:
 
 
 def _refuse_unknown(word: str) -> NoReturn:
-    import difflib
-
     from kortix_tui.base.errors import UsageError
-    from kortix_tui.base.text import shorten, visible_line
+    from kortix_tui.cli.parsing import cut, nearest
 
-    near = difflib.get_close_matches(word, [*NOUNS, *ALIASES], n=1)
-    shown = shorten(visible_line(word), 40)
-    guess = f"Did you mean `kortix {near[0]}`?" if near else "See `kortix --help`."
-    raise UsageError(f"There is no command «{shown}».", hint=guess)
+    raise UsageError(f"There is no command «{cut(word)}».", hint=nearest(word, [*NOUNS, *ALIASES], "kortix"))
 
 
 def _tell(error: KortixError) -> None:

@@ -56,11 +56,14 @@ def hand_over(runtime: Runtime) -> None:
     if runtime.unfinished() == 0 or runtime.host().host is not None:
         return
     started = start_background(runtime.context)
-    if started is not None:
-        note(
-            f"A background host goes on with the work (process {started.pid}); it ends when nothing is left to do."
-            f" Log: {started.log}"
-        )
+    if started is None:
+        return
+    if started.idle_minutes is None:
+        what = f"goes on with the work (process {started.pid}); it ends when nothing is left to do"
+    else:
+        sessions = "the idle session" if started.idle == 1 else f"{started.idle} idle sessions"
+        what = f"stops {sessions} after {started.idle_minutes:g} min without work (process {started.pid})"
+    note(f"A background host {what}. Log: {started.log}")
 
 
 @contextmanager

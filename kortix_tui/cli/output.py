@@ -14,6 +14,11 @@ from kortix_tui.cli.cells import Column, layout
 BOLD, DIM, RED, GREEN, YELLOW, CYAN = "1", "2", "31", "32", "33", "36"
 
 
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """A number with its noun: `1 file`, `2 files`, `2 boxes` with a plural of its own."""
+    return f"{number} {noun if number == 1 else plural or noun + 's'}"
+
+
 class Dumpable(Protocol):
     """A view model."""
 

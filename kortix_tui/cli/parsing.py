@@ -4,15 +4,45 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, Final, NoReturn
 
 from kortix_tui.base.errors import UsageError
-from kortix_tui.base.text import visible_line
+from kortix_tui.base.text import shorten, visible_line
 
 Run = Callable[[argparse.Namespace], int | None]
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(s|m|h|d)?\Z")
 _UNITS: Final = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+class Help(argparse.RawDescriptionHelpFormatter):
+    """Help with verbs as a plain list: no heading line of their group, no aliases that break the columns."""
+
+    def __init__(self, prog: str) -> None:
+        """As wide as the terminal, up to what reads well."""
+        import shutil  # here and below: only help needs it
+
+        super().__init__(prog, max_help_position=26, width=min(shutil.get_terminal_size().columns, 100) - 1)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        import textwrap
+
+        lines = text.splitlines()
+        return "\n".join(line if line.startswith("  ") else textwrap.fill(line, width) for line in lines)
+
+    def _format_action(self, action: argparse.Action) -> str:
+        if isinstance(action, argparse._SubParsersAction):
+            return "".join(self._format_action(verb) for verb in self._iter_indented_subactions(action))
+        return super()._format_action(action)
+
+    def _iter_indented_subactions(self, action: argparse.Action) -> Generator[argparse.Action, None, None]:
+        if not isinstance(action, argparse._SubParsersAction):
+            yield from super()._iter_indented_subactions(action)
+            return
+        for verb in action._get_subactions():
+            # The metavar is the name with its aliases, which the verb's own help tells.
+            verb.metavar = verb.dest
+            yield verb
 
 
 class Parser(argparse.ArgumentParser):
@@ -25,9 +55,17 @@ class Parser(argparse.ArgumentParser):
             typed: The arguments, where only the grammar of the verb that they begin with is wanted.
             options: For the base class.
         """
-        options.setdefault("formatter_class", argparse.RawDescriptionHelpFormatter)
-        super().__init__(allow_abbrev=False, **options)
+        super().__init__(allow_abbrev=False, formatter_class=Help, **options | {"add_help": False})
+        # Works everywhere and is told once, at the end of `kortix --help`: not a line in every list of options.
+        self.add_argument("-h", "--help", action="help", help=argparse.SUPPRESS)
         self.typed = typed
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
+            raise UsageError(
+                f"`{self.prog}` has no verb «{cut(value)}».", hint=nearest(value, action.choices, self.prog)
+            )
+        super()._check_value(action, value)
 
     def error(self, message: str) -> NoReturn:
         """Raise instead of printing and leaving."""
@@ -38,7 +76,7 @@ class _Unbuilt(Parser):
     """Takes the grammar of a verb that was not typed and forgets it: building it all is a third of a start's cost."""
 
     def __init__(self) -> None:
-        super().__init__(add_help=False, typed=("",))
+        super().__init__(typed=("",))
 
     def add_argument(self, *names: Any, **options: Any) -> Any:
         """Nothing."""
@@ -51,11 +89,19 @@ class _Unbuilt(Parser):
 class Verbs:
     """The verbs of a noun."""
 
-    def __init__(self, parser: Parser) -> None:
+    def __init__(self, parser: Parser, *examples: str) -> None:
+        """Prepare.
+
+        Args:
+            parser: The noun's.
+            examples: A few lines that show what its verbs are for.
+        """
         self._parser = parser
         self._names: list[str] = []
         self._typed = parser.typed[0] if parser.typed and not parser.typed[0].startswith("-") else None
         self._group = parser.add_subparsers(title="verbs", metavar="VERB", prog=parser.prog)
+        parser.usage = f"{parser.prog} VERB …"
+        parser.epilog = f"{show_examples(examples)}\n\nmore about a verb: {parser.prog} VERB --help"
         parser.set_defaults(run=self._ask)
 
     def add(
@@ -65,20 +111,22 @@ class Verbs:
         self._names.append(name)
         if self._typed not in (None, name, *aliases):
             return _Unbuilt()
+        also = f" Also called {' and '.join(f'`{alias}`' for alias in aliases)}." if aliases else ""
         parser = self._group.add_parser(
-            name, aliases=list(aliases), help=summary, description=sentence(summary), epilog=show_examples(examples)
-        )
+            name, aliases=list(aliases), help=summary, description=sentence(summary) + also,
+            epilog=show_examples(examples),
+        )  # fmt: skip
         parser.set_defaults(run=run)
         return parser
 
-    def group(self, name: str, summary: str) -> Verbs:
+    def group(self, name: str, summary: str, *examples: str) -> Verbs:
         """Verbs below a verb: `kortix sessions queue ls`."""
         self._names.append(name)
         if self._typed not in (None, name):
-            return Verbs(_Unbuilt())
+            return Verbs(_Unbuilt(), *examples)
         parser = self._group.add_parser(name, help=summary, description=sentence(summary))
         parser.typed = self._parser.typed[1:] if self._parser.typed else None
-        return Verbs(parser)
+        return Verbs(parser, *examples)
 
     def _ask(self, arguments: argparse.Namespace) -> int:
         names = ", ".join(self._names)
@@ -98,6 +146,19 @@ def parse(name: str, summary: str, add: Callable[[Parser], None], arguments: Seq
     except UsageError:
         # Once more with everything, so that the message names all choices.
         return grammar(None).parse_args(arguments)
+
+
+def cut(word: str) -> str:
+    """A word that somebody typed, safe and short."""
+    return shorten(visible_line(word), 40)
+
+
+def nearest(word: str, choices: Iterable[str], prog: str) -> str:
+    """A hint for a word that is none of the choices."""
+    import difflib
+
+    near = difflib.get_close_matches(word, list(choices), n=1)
+    return f"Did you mean `{prog} {near[0]}`?" if near else f"See `{prog} --help`."
 
 
 def sentence(summary: str) -> str:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import shlex
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from kortix_tui.base.clock import age
 from kortix_tui.base.errors import Refused
@@ -15,6 +18,7 @@ from kortix_tui.cli.output import (
     BOLD,
     ask,
     at_terminal,
+    counted,
     matches,
     note,
     paint,
@@ -27,6 +31,7 @@ from kortix_tui.cli.parsing import Parser, Verbs, add_filter, add_json, add_yes
 
 if TYPE_CHECKING:
     from kortix_tui.runtime.views import ProjectDetail
+    from kortix_tui.store.models import Project
 
 COLUMNS = (
     Column("SLUG"),
@@ -39,7 +44,7 @@ COLUMNS = (
 
 def add_projects(parser: Parser) -> None:
     """Add the verbs."""
-    verbs = Verbs(parser)
+    verbs = Verbs(parser, "projects add ~/src/billing", "projects ls", "projects show billing")
     verb = verbs.add(
         "add", _add, "make a repository known; it stays yours and where it is",
         examples=("projects add ~/src/billing", "projects add https://git.example.com/team/billing.git --slug billing"),
@@ -78,11 +83,29 @@ def add_projects(parser: Parser) -> None:
 def _add(arguments: argparse.Namespace) -> None:
     with acting() as runtime:
         project = runtime.projects.add(arguments.source, slug=arguments.slug, base_branch=arguments.base)
+        faults = () if arguments.json else runtime.projects.manifest_faults(project)
     if arguments.json:
         say_json(project)
         return
     say(f"{project.slug}: {visible_line(project.source)}, base branch {visible_line(project.base_branch)}")
-    note(f'Start work: kortix sessions new --project {project.slug} -p "…"')
+    if faults:
+        _warn_of_manifest(project, faults)
+    else:
+        note(f'Start work: kortix sessions new --project {project.slug} -p "…"')
+
+
+def _warn_of_manifest(project: Project, faults: tuple[str, ...]) -> None:
+    """Say why no session of a project can start, and what to do where its repository is."""
+    more = f" (and {counted(len(faults) - 1, 'more fault')})" if len(faults) > 1 else ""
+    note(f"Its sessions cannot start yet. On {project.base_branch}, {faults[0]}{more}")
+    local = project.kind == "checkout"
+    folder = shlex.quote(project.source) if local else "."
+    if local and (Path(project.source) / "kortix.yaml").exists():
+        way = f"`kortix validate {folder}` names every fault"
+    else:
+        way = f"`kortix init {folder}` writes one and `kortix validate {folder}` checks it"
+    where = "" if local else " In a checkout,"
+    note(f"{where} {way}; then commit it on {project.base_branch}{'' if local else ' and push'}.".strip())
 
 
 def _ls(arguments: argparse.Namespace) -> None:
@@ -105,13 +128,14 @@ def _show(arguments: argparse.Namespace) -> None:
     with reading() as runtime:
         slug = arguments.project or runtime.projects.resolve().slug
         detail = runtime.projects.show(slug)
+        faults = () if arguments.json else runtime.projects.manifest_faults(detail.project)
     if arguments.json:
         say_json(detail)
     else:
-        _say_project(detail)
+        _say_project(detail, faults)
 
 
-def _say_project(detail: ProjectDetail) -> None:
+def _say_project(detail: ProjectDetail, faults: tuple[str, ...]) -> None:
     project, now = detail.project, datetime.now(UTC)
     base = f"{project.base_branch} at {project.base_commit[:12]}" if project.base_commit else project.base_branch
     say(paint(project.slug, BOLD))
@@ -119,19 +143,36 @@ def _say_project(detail: ProjectDetail) -> None:
         ("source", f"{project.source} ({project.kind})"),
         ("base", base),
         ("fetched", f"{age(project.fetched_at, now)} ago" if project.fetched_at else "never"),
-        ("sessions", str(detail.sessions)),
-        ("open changes", str(detail.open_changes)),
+        ("kortix.yaml", faults[0] if faults else "valid"),
+        *(("", fault) for fault in faults[1:]),
+        ("work", f"{counted(detail.sessions, 'session')}, {counted(detail.open_changes, 'open change request')}"),
         ("problem", detail.problem or ""),
-        *((name.replace("_", " "), _plain(value)) for name, value in (detail.source_state or {}).items()),
     ])  # fmt: skip
+    if detail.source_state is not None:
+        say()
+        say(paint("your repository", BOLD))
+        say_fields(_repository(detail.source_state))
 
 
-def _plain(value: object) -> str:
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, list):
-        return ", ".join(map(str, value))
-    return "" if value is None else str(value)
+def _repository(state: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """The state of the operator's repository in words; its shape is `SourceState`."""
+    identity = state["identity"]
+    kind = "bare repository" if state["bare"] else "checkout"
+    if state["linked_worktree"]:
+        kind = f"linked worktree of {state['main_worktree'] or 'another checkout'}"
+    if state["shallow"]:
+        kind += ", with a shallow history"
+    head = f"at {state['head'][:12]}" if state["head"] else "without a commit"
+    changes = "tracked files differ from the last commit" if state["dirty"] else "no tracked file is changed"
+    return [
+        ("kind", kind),
+        ("on", f"{state['branch']} {head}" if state["branch"] else f"no branch (detached head), {head}"),
+        ("branches", ", ".join(state["branches"])),
+        ("changes", "" if state["bare"] else f"{changes}, {counted(state['untracked'], 'untracked file')}"),
+        ("in progress", state["in_progress"] or ""),
+        *((f"remote {name}", str(address)) for name, address in state["remotes"].items()),
+        ("commits as", f"{identity['name']} <{identity['email']}>" if identity else "nobody: git knows no name here"),
+    ]
 
 
 def _rm(arguments: argparse.Namespace) -> int:

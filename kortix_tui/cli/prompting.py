@@ -53,7 +53,7 @@ def add_verbs(verbs: Verbs) -> None:
             'sessions chat kab3 -p "Use the new API" --wait',
         ),
     )
-    parser.add_argument("session", metavar="ID", help="session id, or its first 4 characters or more")
+    parser.add_argument("session", metavar="ID", help="session id, or at least its first 4 characters")
     _add_prompt(parser)
     parser.add_argument("--queue", action="store_true", help="while a turn runs, wait for it instead of being refused")
     _add_wait(parser)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from kortix_tui.base.text import visible, visible_line, without_sgr
+from kortix_tui.runtime.views import BUILD_MARK
 from kortix_tui.store.records import Record
 
 MARK = "·"
@@ -13,14 +14,18 @@ MARK = "·"
 class RecordPrinter:
     """Writes records in order; output that ends in the middle of a line is continued by the next piece."""
 
-    def __init__(self, write: Callable[[str], object], *, colour: bool, timestamps: bool = False) -> None:
+    def __init__(
+        self, write: Callable[[str], object], *, colour: bool, timestamps: bool = False, builds: bool = False
+    ) -> None:
         """Prepare.
 
         Args:
             write: Gets text with its line ends.
             colour: Keep the colours that programs printed, and dim our own lines.
             timestamps: Begin each line with the local time.
+            builds: Show what building an image printed, too.
         """
+        self._builds = builds
         self._write = write
         self._colour = colour
         self._timestamps = timestamps
@@ -32,10 +37,17 @@ class RecordPrinter:
         for record in records:
             if record.kind == "output":
                 self._output(record)
+            elif record.source == "host" and record.text.startswith(BUILD_MARK):
+                if self._builds:
+                    self._aside(record, visible_line(record.text))
             elif text := describe(record):
-                self.end_line()
-                line = f"{self._stamp(record)}{MARK} {text}"
-                self._write(f"\x1b[2m{line}\x1b[0m\n" if self._colour else f"{line}\n")
+                self._aside(record, f"{MARK} {text}")
+
+    def _aside(self, record: Record, text: str) -> None:
+        """A line that the agent did not print."""
+        self.end_line()
+        line = f"{self._stamp(record)}{text}"
+        self._write(f"\x1b[2m{line}\x1b[0m\n" if self._colour else f"{line}\n")
 
     def end_line(self) -> None:
         """End a line that was left open, and its colours."""
@@ -75,14 +87,26 @@ def describe(record: Record) -> str:
         case "note":
             return visible_line(record.text)
         case "state":
-            name = str(data.get("name", "")).replace("_", " ")
-            return visible_line(f"{name}: {data['message']}" if data.get("message") else name)
+            return _state(data)
         case "turn_started":
             return "The agent started."
         case "turn_ended":
             return _ended(data)
         case "gap":
             return "Some output is missing here: it came faster than it could be kept."
+        case _:
+            return ""
+
+
+def _state(data: dict[str, object]) -> str:
+    """A step of the sandbox's start. That it is ready is said by the host, with the names of branch and agent."""
+    match data.get("name"):
+        case "clone_started":
+            return "Cloning the repository."
+        case "clone_done":
+            return "The repository is cloned."
+        case "clone_failed":
+            return visible_line(f"The repository could not be cloned: {data.get('message') or 'no reason given'}")
         case _:
             return ""
 

@@ -29,7 +29,7 @@ COLUMNS = (
 
 def add_sandboxes(parser: Parser) -> None:
     """Add the verbs."""
-    verbs = Verbs(parser)
+    verbs = Verbs(parser, "sandboxes ls", "sandboxes build node --project web", "sandboxes provider")
     verb = verbs.add("ls", _ls, "list templates and their images", aliases=("list",), examples=("sandboxes ls",))
     _add_project(verb)
     add_filter(verb)
@@ -44,7 +44,7 @@ def add_sandboxes(parser: Parser) -> None:
     verb = verbs.add(
         "rm", _rm, "remove images that no session uses", aliases=("remove",), examples=("sandboxes rm node",)
     )
-    verb.add_argument("template", metavar="SLUG|TAG")
+    verb.add_argument("template", metavar="SLUG|TAG", help="a template's slug, or one image's tag")
     verb = verbs.add(
         "provider", _provider, "where sandboxes run, and what else could run them", examples=("sandboxes provider",)
     )

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 from dataclasses import asdict
 from pathlib import Path
 
 from kortix_tui.base.errors import NotFound
 from kortix_tui.base.text import visible, visible_line
-from kortix_tui.cli.output import RED, YELLOW, note, paint, say
+from kortix_tui.cli.output import RED, YELLOW, counted, note, paint, say
 from kortix_tui.cli.parsing import Parser, add_json, show_examples
 
 MANIFEST = "kortix.yaml"
@@ -50,10 +51,26 @@ def _init(arguments: argparse.Namespace) -> None:
         say(visible_line(str(made.folder / file)))
     for file in made.kept:
         note(f"{file} was there already and is as it was.")
+    folder = shlex.quote(str(made.folder))
+    known = _project_at(made.folder)
+    after = f'kortix sessions new --project {known} -p "…"' if known else f"kortix projects add {folder}"
     if made.commit is None:
-        note("Commit these files, then: kortix projects add " + str(made.folder))
+        note(f"Commit these files, then: {after}")
     else:
-        note(f"Committed on main as {made.commit[:12]}. Next: kortix projects add {made.folder}")
+        note(f"Committed on main as {made.commit[:12]}. Next: {after}")
+
+
+def _project_at(folder: Path) -> str | None:
+    """The slug of the project whose repository is there; `None` also where no home is yet, which is not made here."""
+    from kortix_tui.base.paths import Home
+
+    if not Home.locate().database.exists():
+        return None
+    from kortix_tui.cli.opening import reading
+
+    place = str(folder.resolve())
+    with reading() as runtime:
+        return next((each.slug for each in runtime.projects.list() if each.source == place), None)
 
 
 def _validate(arguments: argparse.Namespace) -> int:
@@ -77,9 +94,9 @@ def _validate(arguments: argparse.Namespace) -> int:
             say(f"  {visible(fault.hint)}")
     errors, warnings = len(report.errors), len(report.warnings)
     if report.valid:
-        say("Valid." if not warnings else f"Valid, with {warnings} warning{'s' if warnings != 1 else ''}.")
+        say("Valid." if not warnings else f"Valid, with {counted(warnings, 'warning')}.")
         return 0
-    note(f"Not valid: {errors} error{'s' if errors != 1 else ''}, {warnings} warning{'s' if warnings != 1 else ''}.")
+    note(f"Not valid: {counted(errors, 'error')}, {counted(warnings, 'warning')}.")
     return 1
 
 

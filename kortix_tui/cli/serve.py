@@ -58,7 +58,8 @@ def _host(arguments: argparse.Namespace) -> None:
         return
     host, now = view.host, datetime.now(UTC)
     if host is None:
-        note(f"No process is the host. Unfinished: {unfinished}. Any command that needs one becomes it.")
+        left = f"{unfinished} waiting or running" if unfinished else "nothing is left to do"
+        note(f"No process is the host; {left}. Any command that needs a host becomes it.")
         return
     say_fields([
         ("process", f"{host.pid} ({host.kind})"),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from kortix_tui.base.clock import age, from_text, to_text
 from kortix_tui.base.errors import Refused
 from kortix_tui.base.paths import Home
+from kortix_tui.base.words import Activity, SessionStatus
 from kortix_tui.cli import prompting
 from kortix_tui.cli.cells import Column
 from kortix_tui.cli.opening import acting, reading
@@ -37,12 +38,26 @@ COLUMNS = (
 )
 
 
+STATUSES = [*SessionStatus, *Activity, "removed"]
+"""What `--status` takes: a running session has its activity, too."""
+
+
 def add_sessions(parser: Parser) -> None:
     """Add the verbs."""
-    verbs = Verbs(parser)
+    verbs = Verbs(
+        parser,
+        'sessions new -p "Fix the failing test in src/billing and open a change request" --wait',
+        "sessions ls --status working",
+        "sessions logs -f kab3",
+        'sessions chat kab3 -p "Then run the full test suite" --queue',
+    )
     prompting.add_verbs(verbs)
 
-    verb = verbs.add("ls", _ls, "list sessions, newest first", aliases=("list",), examples=("sessions ls --all",))
+    verb = verbs.add(
+        "ls", _ls, "list sessions, newest first", aliases=("list",),
+        examples=("sessions ls --all", "sessions ls --status failed --project billing", "sessions ls --filter billing"),
+    )  # fmt: skip
+    verb.add_argument("--status", choices=STATUSES, help=f"only these: {', '.join(STATUSES)}", metavar="WORD")
     verb.add_argument("--project", metavar="SLUG", help="only this project's")
     verb.add_argument("-a", "--all", action="store_true", help="removed ones too")
     add_filter(verb)
@@ -56,6 +71,7 @@ def add_sessions(parser: Parser) -> None:
     verb.add_argument("-f", "--follow", action="store_true", help="go on until the session stops")
     verb.add_argument("--tail", metavar="N", type=count, help="only about the last N records")
     verb.add_argument("-t", "--timestamps", action="store_true", help="begin each line with the local time")
+    verb.add_argument("-v", "--verbose", action="store_true", help="also what building the image printed")
 
     summary = "save a session's work and end its processes; its disk is kept"
     _add_waiting(_about_one(verbs, "stop", _stop, summary, examples=("sessions stop kab3 --wait",)))
@@ -69,7 +85,9 @@ def add_sessions(parser: Parser) -> None:
     summary = "open a shell in a running session's sandbox; ctrl-] and then q leaves it"
     _about_one(verbs, "shell", _shell, summary, examples=("sessions shell kab3",))
 
-    queue = verbs.group("queue", "prompts that wait for their turn")
+    queue = verbs.group(
+        "queue", "prompts that wait for their turn", "sessions queue ls kab3", "sessions queue rm kab3 2"
+    )
     add_json(
         _about_one(queue, "ls", _queue_ls, "list a session's prompts that wait", examples=("sessions queue ls kab3",))
     )
@@ -77,7 +95,10 @@ def add_sessions(parser: Parser) -> None:
     verb = _about_one(queue, "rm", _queue_rm, summary, examples=("sessions queue rm kab3 2",))
     verb.add_argument("prompt", metavar="N", help="the prompt's number, or its id")
 
-    rescue = verbs.group("rescue", "work that was saved because nobody committed it")
+    rescue = verbs.group(
+        "rescue", "work that was saved because nobody committed it", "sessions rescue ls kab3",
+        "sessions rescue join kab3 1",
+    )  # fmt: skip
     summary = "list what was saved of a session"
     add_json(_about_one(rescue, "ls", _rescue_ls, summary, examples=("sessions rescue ls kab3",)))
     summary = "bring saved work onto the session's branch"
@@ -90,7 +111,7 @@ def _about_one(
     verbs: Verbs, name: str, run: Run, summary: str, *, aliases: Sequence[str] = (), examples: Sequence[str] = ()
 ) -> argparse.ArgumentParser:
     parser = verbs.add(name, run, summary, aliases=aliases, examples=examples)
-    parser.add_argument("session", metavar="ID", help="session id, or its first 4 characters or more")
+    parser.add_argument("session", metavar="ID", help="session id, or at least its first 4 characters")
     return parser
 
 
@@ -104,18 +125,30 @@ def _add_waiting(parser: argparse.ArgumentParser) -> None:
 
 
 def _ls(arguments: argparse.Namespace) -> None:
-    plain = not (arguments.json or arguments.project or arguments.all)
+    removed = arguments.all or arguments.status == "removed"
+    plain = not (arguments.json or arguments.project or removed)
     lines = session_lines(Home.locate()) if plain else None
     if lines is None:
         with reading() as runtime:
             project = runtime.projects.find(arguments.project) if arguments.project else None
-            views = runtime.sessions.list(project=project, removed=arguments.all)
+            views = runtime.sessions.list(project=project, removed=removed)
         if arguments.json:
-            say_json([view for view in views if matches(arguments.filter, _cells(_line(view)))])
+            say_json([view for view in views if _fits(arguments, _line(view))])
             return
         lines = [_line(view) for view in views]
-    rows = [cells for cells in map(_cells, lines) if matches(arguments.filter, cells)]
-    say_table(COLUMNS, rows, empty="There are no sessions" + (" that fit." if arguments.filter else " yet."))
+    chosen = arguments.status is not None or arguments.filter or arguments.project
+    rows = [_cells(line) for line in lines if _fits(arguments, line)]
+    say_table(COLUMNS, rows, empty="There are no sessions" + (" that fit." if chosen else " yet."))
+
+
+def _fits(arguments: argparse.Namespace, line: SessionLine) -> bool:
+    if arguments.status is not None:
+        words = (
+            {"removed"} if line.removed_at else {line.status, *([line.activity] if line.status == "running" else [])}
+        )
+        if arguments.status not in words:
+            return False
+    return not arguments.filter or matches(arguments.filter, _cells(line))
 
 
 def _line(view: SessionView) -> SessionLine:
@@ -211,12 +244,13 @@ def _show(arguments: argparse.Namespace) -> None:
 def _logs(arguments: argparse.Namespace) -> None:
     from kortix_tui.cli.logs import follow, say_records
 
+    shown = {"tail": arguments.tail, "timestamps": arguments.timestamps, "verbose": arguments.verbose}
     if arguments.follow:
         with acting(host=True) as runtime:
-            follow(runtime, arguments.session, tail=arguments.tail, timestamps=arguments.timestamps)
+            follow(runtime, arguments.session, **shown)
         return
     with reading() as runtime:
-        say_records(runtime, arguments.session, tail=arguments.tail, timestamps=arguments.timestamps)
+        say_records(runtime, arguments.session, **shown)
 
 
 def _stop(arguments: argparse.Namespace) -> int:

@@ -31,7 +31,7 @@ def progress_printer() -> RecordPrinter:
         sys.stderr.write(text)
         sys.stderr.flush()
 
-    return RecordPrinter(write, colour=coloured(sys.stderr))
+    return RecordPrinter(write, colour=coloured(sys.stderr), builds=True)
 
 
 def wait_for_turn(runtime: Runtime, prompt: Prompt, records: RecordReader, timeout_s: float) -> int:

@@ -29,12 +29,21 @@ class BackgroundFailed(KortixError):
 
 
 class BackgroundHost(BaseModel):
-    """A host that was started and leads."""
+    """A host that was started and leads.
+
+    Attributes:
+        pid: Its process.
+        log: Where it writes what it has to say.
+        idle: How many sessions only wait to be stopped for their idleness, when there is nothing else to do.
+        idle_minutes: After how many idle minutes the last of them stops; `None` when there is work.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     pid: int
     log: Path
+    idle: int = 0
+    idle_minutes: float | None = None
 
 
 def host_log(home: Home) -> Path:
@@ -59,13 +68,28 @@ def start_background(context: Context) -> BackgroundHost | None:
     while time.monotonic() < end:
         leader = lock.holder(context.store)
         if leader is not None and leader.pid == pid:
-            return BackgroundHost(pid=pid, log=log)
+            idle, minutes = _only_idle(context)
+            return BackgroundHost(pid=pid, log=log, idle=idle, idle_minutes=minutes)
         if os.waitpid(pid, os.WNOHANG)[0]:
             if lock.is_locked(context.store):
                 return None  # another process was quicker, and ours left
             raise BackgroundFailed(f"The background host ended at once: {_last_line(log)}", hint=f"See {log}.")
         time.sleep(0.02)
     raise BackgroundFailed("The background host did not start in time.", hint=f"See {log}.")
+
+
+def _only_idle(context: Context) -> tuple[int, float | None]:
+    """How many sessions idle, and for how long at most, when nothing but that is left; else nothing."""
+    row = context.store.one(
+        "SELECT (SELECT count(*) FROM requests WHERE state IN ('pending', 'running')), count(*),"
+        " coalesce(sum(s.status = 'running' AND s.activity = 'idle' AND s.wanted = 'running' AND NOT EXISTS"
+        " (SELECT 1 FROM prompts q WHERE q.session_id = s.id AND q.state IN ('queued', 'running'))), 0),"
+        " max(s.idle_minutes) FROM sessions s"
+        " WHERE s.removed_at IS NULL AND (s.wanted != 'stopped' OR s.status IN ('provisioning', 'running'))"
+    )
+    if row is None or row[0] or row[1] != row[2] or not row[2]:
+        return 0, None
+    return row[2], row[3]
 
 
 def _spawn(home: Home, log: Path) -> int:

@@ -16,6 +16,7 @@ from kortix_tui.repository.mirror import Mirror
 from kortix_tui.repository.names import branch_ref
 from kortix_tui.runtime.context import Context
 from kortix_tui.runtime.ledger import Ledger
+from kortix_tui.runtime.views import BUILD_MARK
 from kortix_tui.sandbox.images import Images, Template
 from kortix_tui.store.models import Session
 
@@ -140,7 +141,7 @@ class Preparing:
         image = await self._images.find(template)
         if image is None:
             note(f"Building the image of template {plan.template.slug}; this happens once.")
-            image = await self._images.ensure(template, note)
+            image = await self._images.ensure(template, lambda line: note(f"{BUILD_MARK}{line}"))
         if image != session.image:
             await self._ledger.use_image(session, image)
         return image

@@ -16,6 +16,7 @@ from kortix_tui.runtime.views import ProjectDetail
 from kortix_tui.store.models import Project
 
 ADD_DEADLINE_S = 900.0
+READ_DEADLINE_S = 60.0
 
 
 class AddProject(BaseModel):
@@ -117,6 +118,23 @@ class Projects:
             sessions=sessions[0] if sessions else 0,
             open_changes=changes[0] if changes else 0,
         )
+
+    def manifest_faults(self, project: Project) -> tuple[str, ...]:
+        """Why no session of a project can start: what is wrong with `kortix.yaml` on its base, as fetched last.
+
+        Raises:
+            GitFailed: The project's mirror cannot be read.
+        """
+        return self._context.loop.call(self._manifest_faults(project), deadline_s=READ_DEADLINE_S)
+
+    async def _manifest_faults(self, project: Project) -> tuple[str, ...]:
+        from kortix_tui.repository.mirror import Mirror
+        from kortix_tui.repository.names import branch_ref
+        from kortix_tui.runtime.preparing import manifest_faults
+
+        mirror = await Mirror.open(self._context.home.mirror(project.id))
+        commit = await mirror.resolve(branch_ref(project.base_branch))
+        return await manifest_faults(mirror, commit) if commit is not None else ()
 
     def move(self, slug: str, source: str) -> Project:
         """Tell the project that its repository lives elsewhere now."""

@@ -192,7 +192,7 @@ class Images:
         used = [image for image in chosen if image.in_use]
         if used:
             raise Refused(
-                f"{used[0].tag} is the image of {used[0].in_use} sandbox(es).",
+                f"{used[0].tag} is the image of {used[0].in_use} sandbox{'es' if used[0].in_use != 1 else ''}.",
                 hint="Remove those sessions first (kortix sessions rm).",
             )
         for image in chosen:

@@ -47,15 +47,15 @@ def test_without_console_it_ends_with_the_diff_and_the_command_that_merges(home:
     assert "28 tests pass" in done.stderr
     last = done.stdout.rstrip().splitlines()[-1]
     assert last.startswith("Merge it:  KORTIX_HOME=")
-    setting, program, *rest = shlex.split(last.removeprefix("Merge it:  "))
+    setting, *command = shlex.split(last.removeprefix("Merge it:  "))
     folder = Path(setting.removeprefix("KORTIX_HOME=")).parent
     assert folder.parent == home.path.parent / "kortix-demo"
     running, everything = on_engine(folder)
     assert running == [] and len(everything) == 1
     assert git(folder / "acme-api", "log", "--format=%s") == "Import the sample project acme-api"
 
-    assert program == "kortix"
-    with AtTerminal(*rest, KORTIX_HOME=str(folder / "home")) as terminal:
+    assert command[:4] == [sys.executable, "-P", "-m", "kortix_tui.cli.main"]  # as it was started itself
+    with AtTerminal(*command[4:], KORTIX_HOME=str(folder / "home")) as terminal:
         terminal.see("Type «merge»")
         terminal.type("merge\n")
         assert terminal.end() == 0
@@ -79,5 +79,11 @@ def test_merge_merges_also_for_an_agent_program_as_the_repository_is_its_own(hom
     assert again.returncode == 1 and "is not empty" in again.stderr
     assert demo("--clean", "--home", str(home.path)).returncode == 1  # no demo: left as it is
     assert home.path.exists()
-    assert demo("--clean", "--home", str(folder)).returncode == 0
+    printed = next(line for line in done.stderr.splitlines() if "Remove everything" in line).partition(": Remove")[2]
+    command = shlex.split(printed.partition(": ")[2])
+    assert command[4:] == ["demo", "--clean", "--home", str(folder)]
+    cleaned = subprocess.run(
+        command, cwd="/", capture_output=True, timeout=170, env=os.environ | {"PYTHONPATH": str(ROOT)}
+    )
+    assert cleaned.returncode == 0
     assert not folder.exists()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from desk import git
 from kortix_tui.base.errors import NotFound, Refused
 from kortix_tui.base.paths import Home
 from kortix_tui.cli.main import run
+from kortix_tui.cli.program import program
 from kortix_tui.runtime.demo import demos_folder, found_demos, make_demo, remove_demo
 
 
@@ -36,10 +39,27 @@ def test_nothing_but_a_demo_is_ever_removed(home: Home, short_folder: Path, caps
     assert "left as it is" in capsys.readouterr().err
     assert (precious / "file").exists()
     assert run(["demo", "--clean"]) == 0
-    assert capsys.readouterr().err == "kortix: There is no demo.\n"
+    assert capsys.readouterr().err.startswith(f"kortix: There is no demo in {demos_folder()}.")
 
 
 def test_a_folder_that_cannot_be_made_is_refused(home: Home, short_folder: Path) -> None:
     (short_folder / "file").write_text("")
     with pytest.raises(Refused, match="cannot be made"):
         make_demo(short_folder / "file" / "below")
+
+
+def test_commands_are_printed_as_the_program_was_started(short_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours, other = short_folder / "a b" / "bin", short_folder / "other"
+    for folder in (ours, other):
+        folder.mkdir(parents=True)
+        (folder / "kortix").write_text("#!/bin/sh\n")
+        (folder / "kortix").chmod(0o755)
+    monkeypatch.setattr(sys, "argv", [str(ours / "kortix")])
+    for path, words in ((other, [str(ours / "kortix")]), (ours, ["kortix"]), (short_folder, [str(ours / "kortix")])):
+        monkeypatch.setenv("PATH", str(path))
+        assert shlex.split(program()) == words
+    monkeypatch.chdir(short_folder)
+    monkeypatch.setattr(sys, "argv", ["a b/bin/kortix"])
+    assert shlex.split(program()) == ["a b/bin/kortix"]
+    monkeypatch.setattr(sys, "argv", [str(other / "main.py")])
+    assert shlex.split(program()) == [sys.executable, "-P", "-m", "kortix_tui.cli.main"]

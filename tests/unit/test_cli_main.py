@@ -76,7 +76,9 @@ def test_every_command_has_help_and_every_verb_examples(noun: str, monkeypatch: 
         text = each.format_help()
         assert each.prog in text
         is_group = any(isinstance(action, argparse._SubParsersAction) for action in each._actions)
-        assert is_group or "examples:\n  " in text or noun == "locate", each.prog
+        assert "examples:\n  kortix " in text or "\n  git diff" in text, each.prog
+        assert max(map(len, text.split("examples:")[0].splitlines())) <= 100
+        assert not is_group or ("verbs:\n  " in text and "VERB\n" not in text), each.prog
 
 
 def test_the_overview_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -92,6 +94,8 @@ def test_the_overview_names_every_command(capsys: pytest.CaptureFixture[str]) ->
         (["\x1b]0;x\x07"], "␛]0;x␇"),
         (["sessions"], "needs a verb: new, chat, ls, show"),
         (["sessions", "fly"], "See `kortix sessions --help`."),
+        (["sessions", "shw", "kab3"], "Did you mean `kortix sessions show`?"),
+        (["sessions", "queue", "\x1b[2J"], "`kortix sessions queue` has no verb «␛[2J»."),
         (["sessions", "new"], "-p/--prompt --prompt-file is required"),
         (["sessions", "new", "-p", "x", "--prompt-file", "y"], "not allowed with"),
         (["sessions", "new", "-p", "x", "--timeout", "soon"], "is no duration"),
@@ -119,6 +123,15 @@ def test_help_after_the_noun_and_before_it(capsys: pytest.CaptureFixture[str]) -
         assert "usage: kortix sessions" in capsys.readouterr().out
 
 
+def test_a_long_verb_and_its_aliases_do_not_break_the_list(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        run(["cr", "--help"])
+    assert "\n  preview  what a merge would do now" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        run(["cr", "preview", "--help"])
+    assert "Also called `merge-preview`." in capsys.readouterr().out
+
+
 def test_an_unexpected_fault_is_short_and_logged_without_values(
     home: Home, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -142,6 +155,24 @@ def test_a_home_of_others_is_refused_clearly(home: Home) -> None:
     assert done.returncode == 1
     assert "can be entered by others" in done.stderr and "chmod 700" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_what_is_made_in_the_home_is_private_and_what_is_the_operators_is_as_they_have_it(
+    short_folder: Path, home: Home
+) -> None:
+    before = os.umask(0o022)
+    try:
+        shop = short_folder / "shop"
+        assert kortix("init", str(shop)).returncode == 0
+        assert kortix("projects", "add", str(shop)).returncode == 0
+    finally:
+        os.umask(before)
+    assert {path.name: oct(path.stat().st_mode & 0o077) for path in home.path.iterdir() if path.is_file()}.keys() >= {
+        "state.db", "audit.key", "host.log",
+    }  # fmt: skip
+    assert not [path for path in home.path.iterdir() if path.stat().st_mode & 0o077]
+    assert (shop / "agents").stat().st_mode & 0o777 == 0o755
+    assert all(path.stat().st_mode & 0o044 == 0o044 for path in (shop / ".git").rglob("*"))
 
 
 def test_a_reader_that_leaves_is_no_error(home: Home) -> None:

@@ -27,7 +27,8 @@ def test_add_list_show_and_forget(home: Home, repository: Path, capsys: pytest.C
     assert capsys.readouterr().out == ""
     assert run(["projects", "show"]) == 0
     page = capsys.readouterr().out
-    assert str(repository) in page and "main at " in page and "dirty" in page
+    assert str(repository) in page and "main at " in page and "no tracked file is changed, 0 untracked files" in page
+    assert "{" not in page and "valid" in page
     assert run(["projects", "rm", "shop"]) == 1
     assert "--yes" in capsys.readouterr().err
     with AtTerminal("projects", "rm", "shop") as terminal:
@@ -37,6 +38,55 @@ def test_add_list_show_and_forget(home: Home, repository: Path, capsys: pytest.C
         assert terminal.end() == 1
     assert run(["projects", "rm", "shop", "--yes"]) == 0
     assert git(repository, "status", "--porcelain") == ""
+
+
+@pytest.mark.parametrize("fault", ["missing", "not committed", "invalid", "bare"])
+def test_a_project_whose_sessions_could_not_start_is_added_with_the_way_out(
+    home: Home, short_folder: Path, capsys: pytest.CaptureFixture[str], fault: str
+) -> None:
+    place = short_folder / "my shop"
+    place.mkdir()
+    git(place, "init", "-q", "-b", "main")
+    (place / "file").write_text("x\n")
+    if fault == "invalid":
+        (place / "kortix.yaml").write_text("kortix_version: 2\nagents:\n  a: {colour: 1}\n")
+    git(place, "add", "-A")
+    git(place, "commit", "-qm", "First")
+    if fault == "not committed":
+        (place / "kortix.yaml").write_text("kortix_version: 2\n")
+    if fault == "bare":
+        git(short_folder, "clone", "-q", "--bare", str(place), "bare.git")
+        place = short_folder / "bare.git"
+    assert run(["projects", "add", str(place), "--slug", "shop"]) == 0
+    out, error = capsys.readouterr()
+    assert out == f"shop: {place}, base branch main\n"
+    assert "kortix: Its sessions cannot start yet. On main, kortix.yaml:" in error
+    assert "Start work" not in error
+    way = {
+        "missing": f"`kortix init '{place}'` writes one",
+        "not committed": f"`kortix validate '{place}'` names every fault; then commit it on main.",
+        "invalid": f"`kortix validate '{place}'` names every fault; then commit it on main.",
+        "bare": "In a checkout, `kortix init .` writes one",
+    }[fault]
+    assert way in error
+    assert ("more fault" in error) == (fault == "invalid")
+    assert run(["projects", "show", "shop"]) == 0
+    assert "kortix.yaml:" in capsys.readouterr().out
+
+
+def test_starting_in_a_project_that_is_known_says_what_comes_next(
+    home: Home, short_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = short_folder / "shop"
+    place.mkdir()
+    git(place, "init", "-q", "-b", "main")
+    git(place, "commit", "-q", "--allow-empty", "-m", "First")
+    assert run(["projects", "add", str(place)]) == 0
+    capsys.readouterr()
+    assert run(["init", str(place)]) == 0
+    error = capsys.readouterr().err
+    assert 'Commit these files, then: kortix sessions new --project shop -p "…"' in error
+    assert "projects add" not in error
 
 
 def test_a_repository_that_moved_is_said_and_can_be_found_again(

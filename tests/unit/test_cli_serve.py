@@ -17,10 +17,11 @@ from seeded import Seeded
 from kortix_tui.base.paths import Home
 from kortix_tui.base.settings import Settings
 from kortix_tui.cli.main import run
-from kortix_tui.runtime.background import BackgroundFailed, start_background
+from kortix_tui.runtime.background import BackgroundFailed, _only_idle, start_background
 from kortix_tui.runtime.context import operator_actor
 from kortix_tui.runtime.facade import Runtime
 from kortix_tui.store import lock
+from kortix_tui.store.audit import SYSTEM
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -133,3 +134,15 @@ def test_a_command_without_a_host_starts_one_and_says_so(seeded: Seeded, capsys:
     assert f"A background host goes on with the work (process {leader.pid})" in error
     os.kill(leader.pid, signal.SIGTERM)
     os.waitpid(leader.pid, 0)
+
+
+def test_for_idle_sessions_alone_it_says_when_they_stop(seeded: Seeded, capsys: pytest.CaptureFixture[str]) -> None:
+    seeded.project()
+    session = seeded.session(idle_minutes=7)
+    with seeded.store.write() as tx:
+        tx.execute("UPDATE prompts SET state = 'finished'")
+        tx.audit("test.change", scope="prompts", actor=SYSTEM)
+    with Runtime(seeded.home, Settings(), operator_actor("cli")) as runtime:
+        assert _only_idle(runtime.context) == (1, 7)
+        seeded.prompt(session, "More")
+        assert _only_idle(runtime.context) == (0, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import threading
@@ -10,13 +11,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from desk import git
 from seeded import Seeded
 
 from kortix_tui.base.paths import Home
 from kortix_tui.cli.main import run
+from kortix_tui.repository.mirror import Mirror
 from kortix_tui.runtime import context, listing
 from kortix_tui.runtime.context import operator_actor
 from kortix_tui.runtime.listing import session_lines
+from kortix_tui.runtime.views import BUILD_MARK
+from kortix_tui.store.audit import SYSTEM
 from kortix_tui.store.records import RecordWriter
 
 
@@ -46,6 +51,23 @@ def test_an_empty_list_says_so_beside_the_output(seeded: Seeded, printed: pytest
     assert printed.readouterr() == ("", "kortix: There are no sessions yet.\n")
     ok("sessions", "ls", "--json")
     assert json.loads(printed.readouterr().out) == []
+
+
+def test_a_list_can_be_cut_to_a_status(seeded: Seeded, printed: pytest.CaptureFixture[str]) -> None:
+    busy = seeded.session(activity="working", title="Busy")
+    idle = seeded.session(activity="idle", title="Idle")
+    # What a session did last says nothing once it has stopped.
+    done = seeded.session(status="stopped", activity="working", title="Done")
+    gone = seeded.session(status="stopped", removed_at="2026-01-01T00:00:00.000000Z", title="Gone")
+    wanted = {"running": {busy, idle}, "working": {busy}, "stopped": {done}, "removed": {gone}, "failed": set()}
+    for status, sessions in wanted.items():
+        ok("sessions", "ls", "--status", status, "--json")
+        assert {each["id"] for each in json.loads(printed.readouterr().out)} == sessions
+        ok("sessions", "ls", "--status", status)
+        out, error = printed.readouterr()
+        assert {line.split()[0] for line in out.splitlines()[1:]} == sessions
+        assert sessions or error == "kortix: There are no sessions that fit.\n"
+    assert run(["sessions", "ls", "--status", "dead"]) == 2
 
 
 def test_the_short_way_and_the_long_way_print_the_same(seeded: Seeded, printed: pytest.CaptureFixture[str]) -> None:
@@ -168,14 +190,53 @@ def test_logs_print_output_as_it_is_and_mark_the_rest(seeded: Seeded, printed: p
     writer.append(at=now, source="sandbox", kind="turn_ended", turn="t", data={"reason": "exited", "exit_code": 0})
     writer.close()
     ok("sessions", "log", session)
-    assert printed.readouterr().out == (
-        "· Sandbox ready.\n· clone done\none\ntwo red\ncut\nerror\n· The agent ended with exit status 0.\n"
-    )
+    lines = printed.readouterr().out.splitlines()
+    assert lines[:2] == ["· Sandbox ready.", "· The repository is cloned."]
+    assert lines[2:] == ["one", "two red", "cut", "error", "· The agent ended with exit status 0."]
     ok("sessions", "logs", session, "--tail", "2")
     assert printed.readouterr().out == "error\n· The agent ended with exit status 0.\n"
     ok("sessions", "logs", session, "-t")
     stamp = f"{now.astimezone():%H:%M:%S} "
     assert printed.readouterr().out.splitlines()[2:4] == [f"{stamp}one", f"{stamp}two red"]
+
+
+def test_what_a_build_printed_is_shown_only_when_wanted(seeded: Seeded, printed: pytest.CaptureFixture[str]) -> None:
+    session, now = seeded.session(), datetime.now(UTC)
+    writer = RecordWriter(seeded.home.records(session))
+    writer.append(at=now, source="host", kind="note", text="Building the image of template tools; this happens once.")
+    writer.append(at=now, source="host", kind="note", text=f"{BUILD_MARK}Step 1/4 : FROM kortix-base")
+    writer.append(at=now, source="sandbox", kind="note", text=f"{BUILD_MARK}a note of the agent hides nowhere")
+    for name in ("clone_started", "clone_done", "ready"):
+        writer.append(at=now, source="sandbox", kind="state", data={"name": name, "message": ""})
+    writer.close()
+    ok("sessions", "logs", session)
+    plain = printed.readouterr().out.splitlines()
+    assert plain == [
+        "· Building the image of template tools; this happens once.", "· │ a note of the agent hides nowhere",
+        "· Cloning the repository.", "· The repository is cloned.",
+    ]  # fmt: skip
+    ok("sessions", "logs", "--verbose", session)
+    assert printed.readouterr().out.splitlines() == [plain[0], "│ Step 1/4 : FROM kortix-base", *plain[1:]]
+
+
+def test_rescued_work_that_the_branch_has_is_not_offered_again(
+    seeded: Seeded, repository: Path, printed: pytest.CaptureFixture[str]
+) -> None:
+    head, mirror = git(repository, "rev-parse", "HEAD"), seeded.home.mirror("prj_acme")
+    asyncio.run(Mirror.create_from(mirror, str(repository)))
+    session = seeded.session(status="stopped", reason="stopped", head_commit=head)
+    seeded.rescue(session, 1)
+    seeded.rescue(session, 2)
+    with seeded.store.write() as tx:
+        tx.execute("UPDATE rescues SET commit_id = ? WHERE n = 2", (head,))
+        tx.audit("test.change", scope="rescue", actor=SYSTEM)
+    ok("sessions", "show", session, "--json")
+    assert json.loads(printed.readouterr().out)["joined_rescues"] == [2]
+    ok("sessions", "show", session)
+    page = printed.readouterr().out
+    assert f"rescue join {session} 1" in page and f"rescue join {session} 2" not in page
+    assert "it is on the session's branch" in page
+    assert "Stopped by the operator." in page
 
 
 def test_following_ends_with_the_session(seeded: Seeded, printed: pytest.CaptureFixture[str]) -> None:
