@@ -79,8 +79,8 @@ def say_preview(preview: MergePreview) -> None:
     if preview.up_to_date:
         say("The base branch contains all of it already.")
     if preview.can_merge:
-        way = ", which has nothing that this branch lacks" if preview.fast_forward else ""
-        say(paint(f"It merges cleanly: a merge commit on the base branch{way}.", GREEN))
+        way = "; the base branch has nothing new" if preview.fast_forward else ""
+        say(paint(f"It merges cleanly, by a merge commit{way}.", GREEN))
         return
     for path in preview.conflicts:
         say(paint(f"conflict: {visible_line(path)}", RED))

@@ -147,8 +147,7 @@ def _decide(runtime: Runtime, demo: Demo, session: SessionView, steps: Steps, *,
 
 def _command(demo: Demo, verb: str = "", what: str = "") -> str:
     """A command about the demo's home that works as it is printed, in the shell and folder that started this one."""
-    words = f"{verb} {shlex.quote(what)}".strip() if what else verb
-    return f"KORTIX_HOME={shlex.quote(str(demo.home.path))} {program()} {words}".rstrip()
+    return f"KORTIX_HOME={shlex.quote(str(demo.home.path))} {program()} {verb} {what}".rstrip()
 
 
 def _cleaning(demo: Demo) -> str:

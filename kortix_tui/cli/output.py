@@ -79,6 +79,18 @@ def say_fields(fields: Sequence[tuple[str, str]]) -> None:
         say(f"{paint(name.ljust(width), DIM)}  {value}")
 
 
+def wrapped(text: str, *, indent: int) -> str:
+    """Prose for standard output that begins after `indent` cells, broken between words where that is a terminal."""
+    if not sys.stdout.isatty():
+        return text
+    import textwrap
+
+    space = " " * indent
+    lines = textwrap.wrap(text, columns_of_terminal(), initial_indent=space, subsequent_indent=space,
+                          break_long_words=False, break_on_hyphens=False)  # fmt: skip
+    return "\n".join(lines).removeprefix(space)
+
+
 def columns_of_terminal() -> int:
     """How many cells a line of standard output has."""
     try:

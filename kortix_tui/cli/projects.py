@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kortix_tui.base.clock import age
-from kortix_tui.base.errors import Refused
+from kortix_tui.base.errors import KortixError, Refused
 from kortix_tui.base.text import visible_line
 from kortix_tui.cli.cells import Column
 from kortix_tui.cli.opening import acting, reading
@@ -30,6 +30,7 @@ from kortix_tui.cli.output import (
 from kortix_tui.cli.parsing import Parser, Verbs, add_filter, add_json, add_yes
 
 if TYPE_CHECKING:
+    from kortix_tui.runtime.facade import Runtime
     from kortix_tui.runtime.views import ProjectDetail
     from kortix_tui.store.models import Project
 
@@ -83,7 +84,7 @@ def add_projects(parser: Parser) -> None:
 def _add(arguments: argparse.Namespace) -> None:
     with acting() as runtime:
         project = runtime.projects.add(arguments.source, slug=arguments.slug, base_branch=arguments.base)
-        faults = () if arguments.json else runtime.projects.manifest_faults(project)
+        faults = None if arguments.json else _faults(runtime, project)
     if arguments.json:
         say_json(project)
         return
@@ -92,6 +93,14 @@ def _add(arguments: argparse.Namespace) -> None:
         _warn_of_manifest(project, faults)
     else:
         note(f'Start work: kortix sessions new --project {project.slug} -p "…"')
+
+
+def _faults(runtime: Runtime, project: Project) -> tuple[str, ...] | None:
+    """What is wrong with the manifest; nothing is known either where git cannot read it now."""
+    try:
+        return runtime.projects.manifest_faults(project)
+    except KortixError:
+        return None
 
 
 def _warn_of_manifest(project: Project, faults: tuple[str, ...]) -> None:
@@ -128,14 +137,14 @@ def _show(arguments: argparse.Namespace) -> None:
     with reading() as runtime:
         slug = arguments.project or runtime.projects.resolve().slug
         detail = runtime.projects.show(slug)
-        faults = () if arguments.json else runtime.projects.manifest_faults(detail.project)
+        faults = None if arguments.json or detail.problem else _faults(runtime, detail.project)
     if arguments.json:
         say_json(detail)
     else:
         _say_project(detail, faults)
 
 
-def _say_project(detail: ProjectDetail, faults: tuple[str, ...]) -> None:
+def _say_project(detail: ProjectDetail, faults: tuple[str, ...] | None) -> None:
     project, now = detail.project, datetime.now(UTC)
     base = f"{project.base_branch} at {project.base_commit[:12]}" if project.base_commit else project.base_branch
     say(paint(project.slug, BOLD))
@@ -143,8 +152,8 @@ def _say_project(detail: ProjectDetail, faults: tuple[str, ...]) -> None:
         ("source", f"{project.source} ({project.kind})"),
         ("base", base),
         ("fetched", f"{age(project.fetched_at, now)} ago" if project.fetched_at else "never"),
-        ("kortix.yaml", faults[0] if faults else "valid"),
-        *(("", fault) for fault in faults[1:]),
+        ("kortix.yaml", "" if detail.problem else _manifest(faults)),
+        *(("", fault) for fault in (faults or ())[1:]),
         ("work", f"{counted(detail.sessions, 'session')}, {counted(detail.open_changes, 'open change request')}"),
         ("problem", detail.problem or ""),
     ])  # fmt: skip
@@ -152,6 +161,12 @@ def _say_project(detail: ProjectDetail, faults: tuple[str, ...]) -> None:
         say()
         say(paint("your repository", BOLD))
         say_fields(_repository(detail.source_state))
+
+
+def _manifest(faults: tuple[str, ...] | None) -> str:
+    if faults is None:
+        return "not known: it is read again when the next session starts"
+    return faults[0] if faults else "valid"
 
 
 def _repository(state: Mapping[str, Any]) -> list[tuple[str, str]]:

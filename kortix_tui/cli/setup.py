@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kortix_tui.base.errors import Refused
 from kortix_tui.base.text import visible, visible_line
-from kortix_tui.cli.output import ask, at_terminal, note, paint, say, say_json, status_style
+from kortix_tui.cli.output import ask, at_terminal, note, paint, say, say_json, status_style, wrapped
 from kortix_tui.cli.parsing import Parser, add_json, add_yes, show_examples
 
 if TYPE_CHECKING:
@@ -118,7 +118,8 @@ def _doctor(arguments: argparse.Namespace) -> int:
         for check in checks:
             level = paint(check.level.value.ljust(4), status_style(check.level))
             end = "" if check.message.endswith(".") else "."
-            say(f"{level}  {visible_line(check.title)}: {visible(check.message)}{end}")
+            text = f"{visible_line(check.title)}: {visible(check.message)}{end}"
+            say(f"{level}  " + wrapped(text, indent=6))
             if check.fix and check.level != "ok":
                 say(f"      {visible(check.fix)}")
     return exit_status(checks)

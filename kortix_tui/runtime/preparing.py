@@ -53,6 +53,8 @@ async def read_manifest(mirror: Mirror, commit: str) -> Report:
 async def manifest_faults(mirror: Mirror, commit: str) -> tuple[str, ...]:
     """The errors that make the manifest at a commit invalid, each with file and line."""
     report = await read_manifest(mirror, commit)
+    if report.missing:
+        return tuple(fault.message for fault in report.errors)
     return tuple(f"{fault.file}:{fault.line}: {fault.message}" for fault in report.faults if fault.level == "error")
 
 

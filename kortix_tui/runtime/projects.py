@@ -119,22 +119,33 @@ class Projects:
             open_changes=changes[0] if changes else 0,
         )
 
-    def manifest_faults(self, project: Project) -> tuple[str, ...]:
-        """Why no session of a project can start: what is wrong with `kortix.yaml` on its base, as fetched last.
+    def manifest_faults(self, project: Project) -> tuple[str, ...] | None:
+        """Why no session of a project could start: what is wrong with `kortix.yaml` on its base.
+
+        Returns:
+            The faults; `None` where it is not known, because the base of a source on this machine has moved since it
+            was fetched. The next session fetches it.
 
         Raises:
-            GitFailed: The project's mirror cannot be read.
+            GitFailed: The project's mirror or its source cannot be read.
         """
         return self._context.loop.call(self._manifest_faults(project), deadline_s=READ_DEADLINE_S)
 
-    async def _manifest_faults(self, project: Project) -> tuple[str, ...]:
+    async def _manifest_faults(self, project: Project) -> tuple[str, ...] | None:
         from kortix_tui.repository.mirror import Mirror
         from kortix_tui.repository.names import branch_ref
+        from kortix_tui.repository.remote import look_at
         from kortix_tui.runtime.preparing import manifest_faults
 
         mirror = await Mirror.open(self._context.home.mirror(project.id))
         commit = await mirror.resolve(branch_ref(project.base_branch))
-        return await manifest_faults(mirror, commit) if commit is not None else ()
+        if commit is None:
+            return None
+        if project.kind != "url":
+            refs = await look_at(project.source, wall_s=READ_DEADLINE_S)
+            if refs.branches.get(project.base_branch) != commit:
+                return None
+        return await manifest_faults(mirror, commit)
 
     def move(self, slug: str, source: str) -> Project:
         """Tell the project that its repository lives elsewhere now."""

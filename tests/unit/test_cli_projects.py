@@ -60,7 +60,7 @@ def test_a_project_whose_sessions_could_not_start_is_added_with_the_way_out(
     assert run(["projects", "add", str(place), "--slug", "shop"]) == 0
     out, error = capsys.readouterr()
     assert out == f"shop: {place}, base branch main\n"
-    assert "kortix: Its sessions cannot start yet. On main, kortix.yaml:" in error
+    assert "kortix: Its sessions cannot start yet. On main, " in error
     assert "Start work" not in error
     way = {
         "missing": f"`kortix init '{place}'` writes one",
@@ -71,7 +71,7 @@ def test_a_project_whose_sessions_could_not_start_is_added_with_the_way_out(
     assert way in error
     assert ("more fault" in error) == (fault == "invalid")
     assert run(["projects", "show", "shop"]) == 0
-    assert "kortix.yaml:" in capsys.readouterr().out
+    assert ("there is no kortix.yaml" in capsys.readouterr().out) == (fault != "invalid")
 
 
 def test_starting_in_a_project_that_is_known_says_what_comes_next(
@@ -167,3 +167,22 @@ def test_the_schema_is_one(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in (["schema"], ["schema", "--agent"]):
         assert run(arguments) == 0
         jsonschema.Draft202012Validator.check_schema(json.loads(capsys.readouterr().out))
+
+
+def test_what_was_committed_after_the_last_fetch_is_not_called_missing(
+    home: Home, short_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = short_folder / "shop"
+    place.mkdir()
+    git(place, "init", "-q", "-b", "main")
+    git(place, "commit", "-q", "--allow-empty", "-m", "First")
+    assert run(["projects", "add", str(place)]) == 0
+    assert "there is no kortix.yaml" in capsys.readouterr().err
+    assert run(["init", str(place)]) == 0
+    git(place, "add", "-A")
+    git(place, "commit", "-qm", "Add kortix.yaml")
+    capsys.readouterr()
+    assert run(["projects", "add", str(place)]) == 0
+    assert "Start work" in capsys.readouterr().err
+    assert run(["projects", "show", "shop"]) == 0
+    assert "not known: it is read again" in capsys.readouterr().out

@@ -160,7 +160,8 @@ def commit(changed: dict[str, list[str]]) -> None:
         git("add", "--", *names)
         git(*identity, "commit", "--quiet", "-m", message, "--", *names)
         short = git("rev-parse", "--short", "HEAD").strip()
-        say(f"Committed {short} {message} ({len(names)} files)")
+        plural = "" if len(names) == 1 else "s"
+        say(f"Committed {short} {message} ({len(names)} file{plural})")
 
 
 def _configured(key: str) -> bool:
