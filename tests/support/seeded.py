@@ -80,7 +80,8 @@ class Seeded:
             row: dict[str, object] = {
                 "id": identity, "project_id": project, "number": number, "session_id": session, "title": "A change",
                 "description": "", "status": "open", "base_branch": "main", "base_commit": "b" * 40,
-                "head_commit": "a" * 40, "files": 1, "additions": 1, "deletions": 1, "opened_by": "agent builder", "created_at": tx.now_text,
+                "head_commit": "a" * 40, "files": 1, "additions": 1, "deletions": 1, "opened_by": "agent builder",
+                "created_at": tx.now_text,
                 "updated_at": tx.now_text,
             } | values  # fmt: skip
             names, marks = ", ".join(row), ", ".join("?" * len(row))

@@ -49,8 +49,8 @@ class ChangeListScreen(ViewScreen):
         self._table.focus()
 
     def chosen(self, facts: Facts) -> list[ChangeView]:
-        """Which are listed."""
-        raise NotImplementedError
+        """Which are listed: all; a screen may choose."""
+        return list(facts.changes)
 
     def take_facts(self, facts: Facts) -> None:
         """Rows and page follow the facts."""

@@ -90,8 +90,8 @@ class ViewScreen(Screen[None]):
         yield TooSmall(id="too-small")
 
     def compose_body(self) -> ComposeResult:
-        """The panes of this screen."""
-        raise NotImplementedError
+        """The panes of this screen; none until a screen says otherwise."""
+        return ()
 
     def take_facts(self, facts: Facts) -> None:
         """Show newer facts; subclasses add theirs."""
