@@ -30,16 +30,19 @@ def listen(port: int) -> socket.socket:
 
 
 async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Copy until the end, and hand the end on: each side may close its half alone."""
-    with contextlib.suppress(OSError):
-        while True:
-            data = await reader.read(_CHUNK)
-            if not data:
-                break
-            writer.write(data)
-            await writer.drain()
-        if writer.can_write_eof():
-            writer.write_eof()
+    """Copy until the end, and hand the end on: each side may close its half alone.
+
+    Raises:
+        OSError: A side broke off: the other one has to be told by closing it, or it waits for ever.
+    """
+    while True:
+        data = await reader.read(_CHUNK)
+        if not data:
+            break
+        writer.write(data)
+        await writer.drain()
+    if writer.can_write_eof():
+        writer.write_eof()
 
 
 async def _reach(door: str, patience: float) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:

@@ -46,7 +46,10 @@ def open_change(tx: Transaction, session: Session, proposal: Proposal, *, projec
         "SELECT id FROM change_requests WHERE session_id = ? AND status = 'open'", (session.id,)
     ).fetchone()
     if row is not None:
-        identity = row[0]
+        known = _change(tx, row[0])
+        if (known.title, known.description, known.head_commit) == (title, description, session.head_commit):
+            return known  # said again, because the first answer was lost: no news for the record
+        identity = known.id
         tx.execute(
             "UPDATE change_requests SET title = ?, description = ?, head_commit = ?, updated_at = ? WHERE id = ?",
             (title, description, session.head_commit, tx.now_text, identity),
@@ -66,14 +69,18 @@ def open_change(tx: Transaction, session: Session, proposal: Proposal, *, projec
                 session.additions, session.deletions, actor.label, tx.now_text, tx.now_text,
             ),
         )  # fmt: skip
-    change = Change.of(
-        tx.execute(f"SELECT {Change.columns()} FROM change_requests WHERE id = ?", (identity,)).fetchone()
-    )
+    change = _change(tx, identity)
     tx.audit(
         event, scope=f"change {project}#{change.number}", actor=actor, project_id=session.project_id,
         session_id=session.id, head=session.head_commit,
     )  # fmt: skip
     return change
+
+
+def _change(tx: Transaction, identity: str) -> Change:
+    return Change.of(
+        tx.execute(f"SELECT {Change.columns()} FROM change_requests WHERE id = ?", (identity,)).fetchone()
+    )
 
 
 def move_head(tx: Transaction, session_id: str, head_commit: str, size: tuple[int, int, int]) -> None:

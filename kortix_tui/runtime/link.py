@@ -169,9 +169,10 @@ class Link:
         try:
             async with asyncio.timeout(deadline_s):
                 while not (self._recording.is_ready or (self._hello is not None and self._hello.cloned)):
-                    if self._recording.clone_fault is not None:
+                    if (fault := self._recording.clone_fault) is not None:
+                        await self._live().close()  # it tries anew when it is back
                         raise CloneFailed(
-                            f"The sandbox could not clone the repository: {self._recording.clone_fault}",
+                            f"The sandbox could not clone the repository: {fault}",
                             hint="Look at `kortix sessions logs`; `kortix sessions resume` tries again.",
                         )
                     if not self.alive:

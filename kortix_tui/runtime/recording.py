@@ -270,6 +270,7 @@ class Recording:
                         del self._ends[next(iter(self._ends))]
                 case StateRecord() if record.data.name == "ready":
                     self.is_ready = True
-                case StateRecord() if record.data.name == "clone_failed":
+                case StateRecord() if record.data.name == "clone_failed" and record.seq > self._last_seq:
+                    # An older one tells of an attempt that broke off with an earlier host; the next is under way.
                     self.clone_fault = visible(record.data.message)
         self._changed.set()

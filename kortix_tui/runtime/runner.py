@@ -38,6 +38,7 @@ LOST_GRACE_S: Final = 6.0
 RETRY_S: Final = 2.0
 TROUBLES: Final = 5
 """So often a fault is met with another try before a person is asked."""
+CLONES: Final = 2
 TROUBLE_S: Final = (1.0, 30.0)
 GIB: Final = 1 << 30
 T = TypeVar("T")
@@ -138,13 +139,14 @@ class Runner:
     async def _bear(self, session: Session, error: KortixError) -> bool:
         """Whether to try again. What runs is not ended for a fault that may pass; a lost connection is none at all."""
         lost = isinstance(error, ChannelClosed)
-        if session.wanted is not Wanted.RUNNING or isinstance(error, SandboxDied | CloneFailed | ProtocolViolation):
+        if session.wanted is not Wanted.RUNNING or isinstance(error, SandboxDied | ProtocolViolation):
             return lost
         runs = session.status is SessionStatus.RUNNING
         if lost and runs:
             return True  # the next step finds out whether the sandbox is still there
         self._troubles += 1
-        if self._troubles > TROUBLES or not (runs or lost):
+        cut = isinstance(error, CloneFailed) and self._troubles <= CLONES  # a host that died under it, perhaps
+        if self._troubles > TROUBLES or not (runs or lost or cut):
             return False
         if runs:
             self.link.note(f"{error} It is tried again.")

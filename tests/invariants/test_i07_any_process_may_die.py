@@ -84,13 +84,14 @@ cat ~/count
 """
 
 
-def test_hosts_that_die_at_every_second_write_still_bring_a_prompt_to_its_end_once(desk: Desk, doom: Doom) -> None:
+@pytest.mark.parametrize("where", ["commit:1", "commit:2"])
+def test_hosts_that_die_at_every_write_still_bring_a_prompt_to_its_end_once(desk: Desk, doom: Doom, where: str) -> None:
     session = desk.start(SCRIPT)
 
     def answered() -> bool:
         return desk.last(session).state not in (PromptState.QUEUED, PromptState.RUNNING)
 
-    doom.until(answered, "commit:2")
+    doom.until(answered, where)
     assert doom.deaths > 3
     assert desk.last(session).state is PromptState.FINISHED
     assert desk.text(session).count("once\n") == 1, "the turn ran twice"
@@ -197,3 +198,27 @@ def test_containers_of_lost_rows_are_ended_and_their_volumes_kept(home: Home, re
     finally:
         desk.runtime.close()
         sweep(install)
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "after:kortix_tui.sandbox.channel:Channel.welcome",
+        "after:kortix_tui.runtime.ledger:Ledger.give_key",
+        "after:kortix_tui.runtime.link:Link.rescue",
+        "after:kortix_tui.sandbox.docker.provider:DockerProvider.start",
+    ],
+)
+def test_a_host_that_dies_between_sandbox_and_store_locks_nobody_out(desk: Desk, doom: Doom, where: str) -> None:
+    """The next one finds its supervisor, and no number of a rescue is used twice."""
+    session = desk.start("echo precious > new.txt")
+    process = doom.host(where)
+    assert process.wait(60) == -signal.SIGKILL
+    desk.runtime.start_hosting()
+    assert desk.settle(session).state is PromptState.FINISHED
+    desk.say(session, "echo precious > more.txt")
+    desk.gone(session)
+    noted = {rescue.ref: rescue.commit_id for rescue in desk.runtime.sessions.show(session.id).rescues}
+    mirror = desk.home.mirror(desk.project.id)
+    kept = git(mirror, "for-each-ref", "--format=%(refname) %(objectname)", f"refs/kortix/rescue/{session.id}")
+    assert noted == dict(line.split() for line in kept.splitlines())

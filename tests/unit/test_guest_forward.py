@@ -108,3 +108,23 @@ async def test_the_child_process_forwards_and_its_end_is_seen(short_folder: Path
         child.end()
         child.end()
     server.close()
+
+
+async def test_a_host_that_dies_in_the_middle_ends_the_connection(short_folder: Path) -> None:
+    """A reset is no end of a half: a program that waits for an answer must be told."""
+    door = short_folder / "door.sock"
+    unread = asyncio.Event()
+
+    async def die(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await unread.wait()  # closing with something unread resets the connection, as a killed process does
+        writer.transport.abort()
+
+    async with await asyncio.start_unix_server(die, str(door), limit=1), forwarding(door) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"x" * 1_000_000)
+        await asyncio.sleep(0.2)
+        unread.set()
+        with contextlib.suppress(ConnectionError):
+            async with asyncio.timeout(20):
+                assert await reader.read() == b""
+        writer.close()
