@@ -72,6 +72,14 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what the benchmarks found."""
+    for report in terminalreporter.getreports("passed"):
+        for name, text in getattr(report, "user_properties", ()):
+            if name == "bench" and report.when == "call":
+                terminalreporter.write_line(f"[bench] {text}")
+
+
 @pytest.fixture(autouse=True)
 def _no_thread_is_left() -> Iterator[None]:
     before = set(threading.enumerate())

@@ -1,13 +1,13 @@
-"""Benchmarks print ratios taken in one run and never fail on time. `KORTIX_BENCH_RUNS=10` for figures to quote."""
+"""Benchmarks print ratios taken in one run and never fail on time. `BENCH_RUNS=10` for figures to quote."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-_LINES = pytest.StashKey[list[str]]()
 RUNS = int(os.environ.get("BENCH_RUNS", "3"))
 
 
@@ -25,11 +25,10 @@ def runs() -> int:
 
 
 @pytest.fixture
-def tell(request: pytest.FixtureRequest, capsys: pytest.CaptureFixture[str]):
-    """Print a result past pytest's capturing."""
+def tell(request: pytest.FixtureRequest) -> Callable[[str], None]:
+    """Have a result printed at the end of the run, also of a parallel one."""
 
     def tell(text: str) -> None:
-        with capsys.disabled():
-            print(f"\n[bench] {text}")
+        request.node.user_properties.append(("bench", text))
 
     return tell
