@@ -12,7 +12,7 @@ from kortix_tui.cli.parsing import Parser, Verbs, add_filter, add_json, count
 COLUMNS = (
     Column("SEQ", right=True, drop=3),
     Column("AT"),
-    Column("EVENT", flexible=True),
+    Column("EVENT"),
     Column("SCOPE", flexible=True),
     Column("PERFORMED BY", drop=1),
     Column("OUTCOME", drop=2, style=status_style),

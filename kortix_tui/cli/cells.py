@@ -78,6 +78,8 @@ def layout(
     ]
     shown = list(range(len(columns)))
     if width is not None:
+        # What is empty in every row says nothing, and its room is wanted.
+        shown = [at for at in shown if not columns[at].drop or any(row[at] for row in rows)]
         while _least(columns, natural, shown) > width:
             droppable = [at for at in shown if columns[at].drop]
             if not droppable:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from kortix_tui.base.clock import age
 from kortix_tui.cli.opening import logging_to
-from kortix_tui.cli.output import note, say_fields, say_json
+from kortix_tui.cli.output import counted, note, say_fields, say_json
 from kortix_tui.cli.parsing import Parser, add_json, duration, show_examples
 
 if TYPE_CHECKING:
@@ -58,14 +58,18 @@ def _host(arguments: argparse.Namespace) -> None:
         return
     host, now = view.host, datetime.now(UTC)
     if host is None:
-        left = f"{unfinished} waiting or running" if unfinished else "nothing is left to do"
+        left = (
+            counted(unfinished, "session or request waits", "sessions and requests wait")
+            if unfinished
+            else "nothing is left to do"
+        )
         note(f"No process is the host; {left}. Any command that needs a host becomes it.")
         return
     say_fields([
         ("process", f"{host.pid} ({host.kind})"),
         ("since", f"{age(host.started_at, now)} ago"),
         ("last beat", f"{age(host.beat_at, now)} ago{' — SILENT' if view.silent else ''}"),
-        ("unfinished", str(unfinished)),
+        ("looks after", counted(unfinished, "session or request", "sessions and requests")),
         ("end it", f"kill {host.pid}  (hands over in order; sandboxes run on)"),
     ])  # fmt: skip
 

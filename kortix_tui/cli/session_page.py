@@ -84,7 +84,7 @@ def _rescue(rescue: Rescue, mirror: Path, now: datetime, *, joined: bool, remove
     saved = f"saved {age(rescue.at, now)} ago ({visible_line(rescue.reason)})"
     first = f"{rescue.n}  {rescue.commit_id[:12]}  {counted(rescue.files, 'file')}, {saved}"
     if joined:
-        return [f"{first}; it is on the session's branch"]
+        return [f"{first}, joined"]
     join = f"  onto the session's branch: kortix sessions rescue join {rescue.session_id} {rescue.n}"
     return [
         first,

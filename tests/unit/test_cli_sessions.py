@@ -235,7 +235,7 @@ def test_rescued_work_that_the_branch_has_is_not_offered_again(
     ok("sessions", "show", session)
     page = printed.readouterr().out
     assert f"rescue join {session} 1" in page and f"rescue join {session} 2" not in page
-    assert "it is on the session's branch" in page
+    assert "ago (stop), joined" in page
     assert "Stopped by the operator." in page
 
 
