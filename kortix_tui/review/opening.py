@@ -78,9 +78,7 @@ def open_change(tx: Transaction, session: Session, proposal: Proposal, *, projec
 
 
 def _change(tx: Transaction, identity: str) -> Change:
-    return Change.of(
-        tx.execute(f"SELECT {Change.columns()} FROM change_requests WHERE id = ?", (identity,)).fetchone()
-    )
+    return Change.of(tx.execute(f"SELECT {Change.columns()} FROM change_requests WHERE id = ?", (identity,)).fetchone())
 
 
 def move_head(tx: Transaction, session_id: str, head_commit: str, size: tuple[int, int, int]) -> None:
