@@ -8,13 +8,13 @@ a session instead of being searched for.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
 from textual.app import App
 from textual.dom import DOMNode
-from textual.events import Event
+from textual.events import Callback, Event
 from textual.message_pump import MessagePump
 
 OVERDUE_SECONDS = 0.5
@@ -55,17 +55,26 @@ class KeyLine:
         self._number += 1
         target: DOMNode = self._app.focused or self._app.screen
         await self._deliver(self._waiting.popleft())
-        self._follow(self._number, [*target.ancestors_with_self] * PASSES)
-
-    def _follow(self, number: int, nodes: Sequence[MessagePump]) -> None:
-        """Go the way that the event goes, from queue to queue; whatever is in them is done by then."""
-        for place, node in enumerate(nodes):
-            if node.is_running and node.call_later(partial(self._follow, number, nodes[place + 1 :])):
-                return
-        self._app.call_later(self._done, number)
+        await _Way(deque([*target.ancestors_with_self] * PASSES), partial(self._done, self._number)).follow()
 
     async def _done(self, number: int) -> None:
         if number == self._number and self._busy:
             await self._next()
             if self._busy and self._waiting:
                 self._app.set_timer(OVERDUE_SECONDS, partial(self._done, self._number))
+
+
+class _Way:
+    """Goes the way that an event goes, from queue to queue; whatever was in them is done by then."""
+
+    def __init__(self, nodes: deque[MessagePump], arrived: Callable[[], Awaitable[None]]) -> None:
+        self._nodes = nodes
+        self._arrived = arrived
+
+    async def follow(self) -> None:
+        while self._nodes:
+            node = self._nodes.popleft()
+            # A bound method, not a closure: Textual looks at the signature of each new function that it calls.
+            if node.is_running and node.post_message(Callback(callback=self.follow)):
+                return
+        await self._arrived()

@@ -114,11 +114,6 @@ class Palette:
         """The role's style, or that of plain text for an unknown role."""
         return self._styles.get(role, self._styles["text"])
 
-    @property
-    def roles(self) -> frozenset[str]:
-        """Every role that has a style."""
-        return frozenset(self._styles)
-
 
 def _first(variables: Mapping[str, str], names: tuple[str, ...]) -> Color | None:
     for name in names:

@@ -15,7 +15,7 @@ from pydantic import AfterValidator
 from textual.theme import Theme
 
 from kortix_tui.base import yaml
-from kortix_tui.base.errors import InvalidInput, KortixError, NotFound
+from kortix_tui.base.errors import InvalidInput, NotFound
 from kortix_tui.base.paths import assets, config_folder
 from kortix_tui.base.validation import Part, validate, wrong
 
@@ -188,13 +188,3 @@ class ThemeShelf:
         if path is None:
             raise NotFound(f"There is no theme {name}.", hint=f"Known: {', '.join(self._paths)}.")
         return ThemeFile.read(path)
-
-    def problems(self) -> list[KortixError]:
-        """Read them all and say what is wrong with any of them."""
-        found: list[KortixError] = []
-        for name in self._paths:
-            try:
-                self.open(name)
-            except KortixError as error:
-                found.append(error)
-        return found

@@ -6,11 +6,9 @@ behind them. One ticker, which skips a beat while the terminal has not taken the
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 from textual.app import App
-from textual.timer import Timer
 from textual.widget import Widget
 
 
@@ -26,35 +24,24 @@ class Live(Protocol):
 class Ticker:
     """Asks the visible live widgets to paint, some times a second."""
 
-    def __init__(self, app: App[Any], frames_per_second: float, before: Callable[[], None] | None = None) -> None:
+    def __init__(self, app: App[Any], frames_per_second: float) -> None:
         """Make a stopped ticker.
 
         Args:
             app: Whose screens are painted.
             frames_per_second: Upper bound of repaints.
-            before: Called at every beat before painting, also on skipped ones: takes in new facts.
         """
         self._app = app
         self._interval = 1.0 / frames_per_second
-        self._before = before
-        self._timer: Timer | None = None
         self.frames = 0
         self.skipped = 0
 
     def start(self) -> None:
         """Start beating; ends with the app."""
-        self._timer = self._app.set_interval(self._interval, self.beat, name="ticker")
-
-    def stop(self) -> None:
-        """Stop beating."""
-        if self._timer is not None:
-            self._timer.stop()
-            self._timer = None
+        self._app.set_interval(self._interval, self.beat, name="ticker")
 
     def beat(self) -> None:
         """One beat."""
-        if self._before is not None:
-            self._before()
         if self._output_pending():
             self.skipped += 1
             return

@@ -231,7 +231,7 @@ async def test_a_new_session_and_another_prompt(console: Make, until: Until) -> 
         await until(pilot, lambda: isinstance(app.screen, NewSessionDialog))
         await pilot.press("ctrl+s")
         assert isinstance(app.screen, NewSessionDialog), "an empty prompt starts nothing"
-        await pilot.press(*"Fix it", "enter", *"now", "shift+tab", "right", "ctrl+s")
+        await pilot.press(*"Fix it", "enter", *"now", "shift+tab", *"refactor", "ctrl+s")
         await until(pilot, lambda: ("new", "Fix it\nnow", "acme-api", "refactor") in source.calls)
         await until(pilot, lambda: app.screen.query_one(VirtualTable).cursor == source.session_rows[0].id)
         await pilot.press("p")

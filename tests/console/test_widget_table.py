@@ -63,7 +63,7 @@ async def test_sorting_is_asked_for_and_keeps_the_cursor(widget_app: Callable[..
         assert ids(table) == ["young", "old"]
         assert table.cursor == "young"
         await pilot.press("tab", "S")
-        assert table.sort_label == "CPU↑"
+        assert table._sort == ("cpu", False)
 
 
 async def test_filter_and_open(widget_app: Callable[..., Any]) -> None:

@@ -15,7 +15,6 @@ from kortix_tui.console.keymap import Where, bindings
 from kortix_tui.console.screens.rows import SESSION_COLUMNS, session_detail, session_row
 from kortix_tui.console.screens.view import DetailBar, ViewScreen
 from kortix_tui.console.widgets.log_pane import LogPane
-from kortix_tui.console.widgets.message_line import Purpose
 from kortix_tui.console.widgets.pane import Pane
 from kortix_tui.console.widgets.table import VirtualTable
 from kortix_tui.runtime.views import RemovalPreview, SessionView
@@ -301,9 +300,3 @@ class SessionsScreen(ViewScreen):
                 )
 
         self.app.push_screen(dialog, decided)
-
-    def show_filter(self, text: str) -> None:
-        """Filter as typed after `:sessions`."""
-        self.filter(text)
-        if self.line.asking is Purpose.FILTER:
-            self._table.focus()

@@ -44,12 +44,6 @@ class ChoiceField(Bar, can_focus=True):
         """The chosen value, or nothing when there is none to choose."""
         return self._values[self._index] if self._values else None
 
-    def offer(self, values: Sequence[str], value: str | None = None) -> None:
-        """Offer other values."""
-        self._values = list(values)
-        self._index = self._values.index(value) if value in self._values else 0
-        self.refresh()
-
     def action_turn(self, step: int) -> None:
         """Choose a neighbour."""
         if self._values:

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 
 from textual import events, on
 from textual.app import ComposeResult
-from textual.containers import Vertical
+from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.widgets import Static, TextArea
+from textual.suggester import SuggestFromList
+from textual.widgets import Input, Static, TextArea
 
 from kortix_tui.console.widgets.choice_field import ChoiceField
 from kortix_tui.console.widgets.dialog import Dialog, heading, plain
-
-DEFAULT_AGENT = "(the project's default)"
 
 
 @dataclass(frozen=True)
@@ -64,6 +63,11 @@ class PromptDialog(Dialog[str]):
 class NewSessionDialog(Dialog[NewSession | None]):
     """Asks for project, agent and prompt."""
 
+    DEFAULT_CSS = """
+    NewSessionDialog #agent-line { height: 1; }
+    NewSessionDialog #agent-line Static { width: 8; color: $foreground; }
+    """
+
     def __init__(
         self,
         projects: Sequence[str],
@@ -75,7 +79,7 @@ class NewSessionDialog(Dialog[NewSession | None]):
 
         Args:
             projects: Slugs to choose from.
-            agents: Agents of each project, best first; one that is missing means: not known yet.
+            agents: Agents by project that are known to have worked there; any other can be typed.
             project: The slug to start with.
         """
         super().__init__()
@@ -84,33 +88,29 @@ class NewSessionDialog(Dialog[NewSession | None]):
         self._project = project if project in self._projects else None
 
     def compose(self) -> ComposeResult:
-        """Two choices and a text."""
+        """Project, agent and a text."""
         with Vertical(id="box"):
             yield heading("New session")
             yield plain("")
             yield ChoiceField("Project", self._projects, self._project, id="project")
-            yield ChoiceField("Agent", [], id="agent")
+            with Horizontal(id="agent-line"):
+                yield plain("Agent")
+                yield Input(id="agent", placeholder="the project's default")
             yield plain("")
             yield TextArea(id="prompt", soft_wrap=True, tab_behavior="focus", show_line_numbers=False)
             yield Static(self.send_hint("starts"), id="help", markup=False)
             yield Static(Content(""), id="complaint", markup=False)
 
     def on_mount(self) -> None:
-        """Type at once; the choices are right most of the time."""
-        self._offer_agents()
+        """Type at once; project and agent are right most of the time."""
+        self._suggest_agents()
         self.query_one(TextArea).focus()
 
-    def know_agents(self, project: str, agents: Sequence[str]) -> None:
-        """Agents of a project that were not known before."""
-        self._agents[project] = list(agents)
-        if self.query_one("#project", ChoiceField).value == project:
-            self._offer_agents()
-
     @on(ChoiceField.Changed, "#project")
-    def _offer_agents(self) -> None:
+    def _suggest_agents(self) -> None:
         project = self.query_one("#project", ChoiceField).value
         known = self._agents.get(project, ()) if project is not None else ()
-        self.query_one("#agent", ChoiceField).offer([DEFAULT_AGENT, *known])
+        self.query_one("#agent", Input).suggester = SuggestFromList(known)
 
     def on_key(self, event: events.Key) -> None:
         """Start and cancel."""
@@ -123,11 +123,11 @@ class NewSessionDialog(Dialog[NewSession | None]):
 
     def _start(self) -> None:
         project = self.query_one("#project", ChoiceField).value
-        agent = self.query_one("#agent", ChoiceField).value
+        agent = self.query_one("#agent", Input).value.strip()
         prompt = self.query_one(TextArea).text
         if project is None:
             self.complain("There is no project yet: kortix projects add PATH")
         elif not prompt.strip():
             self.complain("The prompt is empty: say what the agent should do.")
         else:
-            self.dismiss(NewSession(project, None if agent == DEFAULT_AGENT else agent, prompt))
+            self.dismiss(NewSession(project, agent or None, prompt))

@@ -237,15 +237,6 @@ class VirtualTable(Pager):
         return self._late
 
     @property
-    def sort_label(self) -> str:
-        """The sort as the title shows it: `AGE↓`."""
-        if self._sort is None:
-            return ""
-        key, descending = self._sort
-        title = next((column.title for column in self._columns if column.key == key), key)
-        return f"{title}{'↓' if descending else '↑'}"
-
-    @property
     def position(self) -> str:
         """Rows that came since the last sort, and how far the cursor is in a long list."""
         parts = [f"+{self._late} new at the end"] if self._late else []

@@ -1,0 +1,171 @@
+"""I9: whatever of the world hangs, the console answers keys, and can be left."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from console_source import FixedClock, MemorySource, a_day
+from textual.pilot import Pilot
+
+from kortix_tui.base.errors import EngineUnavailable
+from kortix_tui.console.app import KortixApp
+from kortix_tui.console.bridge import Bridge
+from kortix_tui.console.screens.change import ChangeScreen
+from kortix_tui.console.screens.quit_dialog import QuitDialog
+from kortix_tui.console.terminal import Terminal
+from kortix_tui.console.widgets.help_overlay import HelpOverlay
+
+AT_START = (
+    "start_hosting", "host", "unfinished", "data_version", "sessions.list", "sessions.records", "changes.list",
+    "projects.list",
+)  # fmt: skip
+BY_KEYS: dict[str, tuple[str, ...]] = {
+    "sessions.new": ("n", *"do it", "ctrl+s"),
+    "sessions.prompt": ("p", *"go on", "ctrl+s"),
+    "sessions.stop": ("x",),
+    "sessions.resume": ("G", "r"),
+    "sessions.removal_preview": ("D",),
+    "changes.show": ("3", "enter"),
+    "changes.patch": ("d",),
+    "changes.close": ("3", "x", "GUARD", "y"),
+    "changes.reopen": ("2", "G", "r"),
+}
+
+
+class Stuck:
+    """Makes calls hang until the test lets them go."""
+
+    def __init__(self) -> None:
+        self._release = threading.Event()
+        self.reached = threading.Event()
+
+    def hang(self, source: MemorySource, call: str) -> None:
+        owner_name, _, name = call.rpartition(".")
+        owner = getattr(source, owner_name) if owner_name else source
+
+        def wait(*_: object, **__: object) -> Any:
+            self.reached.set()
+            self._release.wait(120)
+            raise EngineUnavailable("It hung.")
+
+        setattr(owner, name, wait)
+
+    def let_go(self) -> None:
+        self._release.set()
+
+
+@pytest.fixture
+def stuck() -> Iterator[Stuck]:
+    made = Stuck()
+    yield made
+    made.let_go()
+
+
+async def until(pilot: Pilot[Any], condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(60):
+        while not condition():
+            await asyncio.sleep(0.01)
+    await pilot.pause()
+
+
+async def walk(app: KortixApp, pilot: Pilot[Any]) -> None:
+    """Keys of all kinds; each is answered although something hangs."""
+    await pilot.press("2")
+    await until(pilot, lambda: app.current_mode == "changes")
+    await pilot.press("3")
+    await until(pilot, lambda: app.current_mode == "inbox")
+    await pilot.press("question_mark")
+    await until(pilot, lambda: isinstance(app.screen, HelpOverlay))
+    await pilot.press("q", "1")
+    await until(pilot, lambda: app.current_mode == "sessions")
+    await pilot.press("j", "0", "slash", *"x", "escape")
+
+
+async def leave(app: KortixApp, pilot: Pilot[Any]) -> None:
+    await pilot.press("ctrl+q")
+    await until(pilot, lambda: isinstance(app.screen, QuitDialog))
+    app.clock.pass_guard()  # type: ignore[attr-defined]
+    await pilot.press("b" if app.facts.host.here else "y")
+    await until(pilot, lambda: app.return_value is not None)
+
+
+@pytest.mark.parametrize("call", [*AT_START, *BY_KEYS])
+async def test_keys_are_answered_while_the_world_hangs(stuck: Stuck, call: str) -> None:
+    source = a_day()
+    bridge = Bridge(source)
+    app = KortixApp(bridge, terminal=Terminal.detect({}), clock=FixedClock(), ticking=False)
+    try:
+        if call in AT_START:
+            stuck.hang(source, call)
+        async with app.run_test(size=(120, 40)) as pilot:
+            if call in BY_KEYS:
+                await until(pilot, lambda: app.facts.loaded and app.facts.host.here)
+                stuck.hang(source, call)
+                for key in BY_KEYS[call]:
+                    if key == "GUARD":
+                        app.clock.pass_guard()  # type: ignore[attr-defined]
+                    else:
+                        await pilot.press(key)
+            await until(pilot, stuck.reached.is_set)
+            await walk(app, pilot)
+            await leave(app, pilot)
+    finally:
+        stuck.let_go()
+        bridge.stop()
+
+
+async def test_a_merge_that_hangs_holds_nothing_up(stuck: Stuck) -> None:
+    source = a_day()
+    stuck.hang(source, "changes.merge")
+    bridge = Bridge(source)
+    app = KortixApp(bridge, terminal=Terminal.detect({}), clock=FixedClock(), ticking=False)
+    try:
+        async with app.run_test(size=(120, 40)) as pilot:
+            await until(pilot, lambda: app.facts.loaded and app.facts.host.here)
+            await pilot.press("3", "enter")
+            await until(pilot, lambda: app.can_run("change_merge") and isinstance(app.screen, ChangeScreen))
+            await pilot.press("m")
+            app.clock.pass_guard()  # type: ignore[attr-defined]
+            await pilot.press("y")
+            await until(pilot, stuck.reached.is_set)
+            await walk(app, pilot)
+            await leave(app, pilot)
+    finally:
+        stuck.let_go()
+        bridge.stop()
+
+
+async def test_a_flood_of_output_leaves_the_keys_alone() -> None:
+    """One repaint a tick however much comes; the ring keeps the newest."""
+    source = a_day()
+    bridge = Bridge(source)
+    app = KortixApp(bridge, terminal=Terminal.detect({}), clock=FixedClock())
+    ended = threading.Event()
+
+    def flood() -> None:
+        number = 0
+        while not ended.is_set():
+            number += 1
+            source.print(source.session_rows[0].id, "".join(f"line {number}.{part} {'x' * 60}\n" for part in range(50)))
+            if number % 20 == 0:
+                ended.wait(0.01)
+
+    writer = threading.Thread(target=flood, daemon=True)
+    try:
+        async with app.run_test(size=(120, 40)) as pilot:
+            await until(pilot, lambda: app.facts.loaded and app.facts.host.here)
+            writer.start()
+            root = app.screen_stack[0]
+            log = root.query_one("#log")
+            await until(pilot, lambda: log.store.end > 20_000)  # type: ignore[attr-defined]
+            await walk(app, pilot)
+            assert log.store.end - log.store.first <= 10_000  # type: ignore[attr-defined]
+            frames = app.ticker.frames
+            await until(pilot, lambda: app.ticker.frames > frames)
+    finally:
+        ended.set()
+        bridge.stop()
