@@ -42,24 +42,27 @@ def home(short_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     return made
 
 
-def _ours() -> set[str]:
-    """Containers and volumes of any home on this machine's engine; empty without an engine."""
-    found = set[str]()
-    for listing in (["ps", "-a", "--format", "{{.Names}}"], ["volume", "ls", "--format", "{{.Name}}"]):
+def _on_engine() -> dict[str, set[str]]:
+    """Containers and volumes on this machine's engine by the home that they belong to; empty without an engine."""
+    found = dict[str, set[str]]()
+    row = '{{%s}} {{.Label "kortix.install"}}'
+    for listing in (["ps", "-a", "--format", row % ".Names"], ["volume", "ls", "--format", row % ".Name"]):
         try:
             done = subprocess.run(
                 ["docker", *listing, "--filter", "label=kortix.install"], capture_output=True, text=True, timeout=60
             )
         except (OSError, subprocess.TimeoutExpired):
             continue
-        found |= set(done.stdout.split())
+        for line in done.stdout.splitlines():
+            name, _, install = line.partition(" ")
+            found.setdefault(install, set()).add(name)
     return found
 
 
 def pytest_sessionstart(session: pytest.Session) -> None:
-    """Remember what was there before the run; a worker of a parallel run leaves that to its controller."""
+    """Remember whose sandboxes were there before; a worker of a parallel run leaves that to its controller."""
     if not hasattr(session.config, "workerinput"):
-        session.config.stash[_BEFORE] = _ours()
+        session.config.stash[_BEFORE] = set(_on_engine())
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
@@ -67,7 +70,8 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     before = session.config.stash.get(_BEFORE, None)
     if before is None:
         return
-    if left := sorted(_ours() - before):
+    left = sorted(name for install, names in _on_engine().items() if install not in before for name in names)
+    if left:
         print(f"\nleft behind on the engine: {', '.join(left)}", file=sys.stderr)
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 

@@ -17,7 +17,7 @@ from kortix_tui.console.widgets.pager import Pager
 from kortix_tui.console.widgets.search import Search
 from kortix_tui.console.widgets.sgr import segments_of
 
-SOURCE_WIDTH = 7
+SOURCE_WIDTH = 8
 _SOURCE_ROLES = {"agent": "primary", "host": "muted", "git": "state.provisioning", "you": "accent", "error": "error"}
 
 
