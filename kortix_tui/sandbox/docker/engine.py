@@ -145,6 +145,7 @@ class Engine:
 
         version = self._api_version
         client = APIClient(base_url=self.endpoint.url, version=version or "auto", timeout=round(_CALL_SECONDS))
+        _keep_few_connections(client, self.endpoint)
         if version is None:
             self._api_version = version = str(client.api_version)
             if tuple(int(part) for part in version.split(".")) < MINIMUM_API:
@@ -154,6 +155,18 @@ class Engine:
                     hint="Install Docker 20.10 (API 1.41) or newer.",
                 )
         return client
+
+
+def _keep_few_connections(client: Client, endpoint: Endpoint) -> None:
+    """Have a client of a Unix socket hold one connection, not one for each of the newest 25 paths that it asked for.
+
+    With a client in each thread those are hundreds of open files. The SDK has an option for it and passes over it.
+    """
+    if endpoint.url.startswith("unix://"):
+        from docker.transport import UnixHTTPAdapter
+
+        address = endpoint.url.replace("unix://", "http+unix://", 1)
+        client.mount("http+docker://", UnixHTTPAdapter(address, round(_CALL_SECONDS), pool_connections=1))
 
 
 class _Abort:
