@@ -8,7 +8,7 @@ import sqlite3
 from typing import Final
 
 from kortix_tui.base.errors import EngineUnavailable, KortixError
-from kortix_tui.base.words import Outcome, SessionStatus
+from kortix_tui.base.words import Outcome, SessionStatus, Wanted
 from kortix_tui.review.merging import Merging
 from kortix_tui.runtime.context import Context
 from kortix_tui.runtime.control import ControlServer
@@ -162,13 +162,15 @@ class Leading:
         for runner in self._runners.values():
             runner.changed.set()
         rows = self._context.store.all(
-            "SELECT id, status FROM sessions WHERE removed_at IS NULL"
-            " AND (wanted != 'stopped' OR status IN ('provisioning', 'running')) ORDER BY active_at, id"
+            "SELECT id, status, wanted FROM sessions WHERE removed_at IS NULL"
+            " AND (wanted != 'stopped' OR status IN ('provisioning', 'running')) ORDER BY active_at, rowid"
         )
-        for session_id, status in rows:
+        for session_id, status, wanted in rows:
             if session_id not in self._runners:
                 if status == SessionStatus.RUNNING:
                     self._places.hold(session_id)
+                elif wanted == Wanted.RUNNING:
+                    self._places.join(session_id)
                 runner = Runner(session_id, self._context, self._ledger, self._provider, self._preparing, self._places)
                 self._runners[session_id] = runner
                 tasks.create_task(self._keep(runner), name=f"runner {session_id}")
@@ -182,6 +184,7 @@ class Leading:
         except Exception as error:
             # One session's fault must not end the others; after a pause the next look starts a fresh runner.
             log.exception("the runner of session %s failed", runner.session_id)
+            self._places.leave(runner.session_id)
             await self._pause(runner.session_id, error)
         finally:
             self._runners.pop(runner.session_id, None)

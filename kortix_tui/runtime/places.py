@@ -20,11 +20,16 @@ class Places:
         self._held.add(session_id)
         self._waiting.pop(session_id, None)
 
+    def join(self, session_id: str) -> None:
+        """Get in line, without a place yet."""
+        if session_id not in self._held:
+            self._waiting.setdefault(session_id)
+
     def take(self, session_id: str) -> bool:
         """Take a place if one is free and nobody has waited longer."""
         if session_id in self._held:
             return True
-        self._waiting.setdefault(session_id)
+        self.join(session_id)
         free = self.limit - len(self._held)
         if session_id not in list(self._waiting)[: max(0, free)]:
             return False

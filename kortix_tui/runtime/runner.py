@@ -9,13 +9,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Coroutine
-from dataclasses import replace
 from enum import Enum, auto
 from typing import Any, Final, TypeVar
 
-from kortix_tui.base.errors import DeadlineExceeded, DiskFull, EngineUnavailable, KortixError, Refused, StoreFailed
+from kortix_tui.base.errors import DeadlineExceeded, EngineUnavailable, KortixError, StoreFailed
 from kortix_tui.base.words import Activity, Outcome, PromptState, SessionStatus, Wanted
-from kortix_tui.harness.command import TurnStart, command_turn
 from kortix_tui.manifest.plan import AgentPlan
 from kortix_tui.runtime.context import Context
 from kortix_tui.runtime.elapsed import Elapsed
@@ -23,16 +21,15 @@ from kortix_tui.runtime.ledger import Ledger
 from kortix_tui.runtime.link import CloneFailed, Link
 from kortix_tui.runtime.places import Places
 from kortix_tui.runtime.preparing import Preparing
-from kortix_tui.runtime.recording import TurnEnd
 from kortix_tui.runtime.saving import Saving
+from kortix_tui.runtime.turns import CANCEL_S, Turns
 from kortix_tui.sandbox.channel import ChannelClosed, ProtocolViolation
 from kortix_tui.sandbox.provider import Provider, SandboxSpec
 from kortix_tui.store.database import Fenced
-from kortix_tui.store.models import Prompt, Session
+from kortix_tui.store.models import Session
 
 CONNECT_S: Final = 60.0
 READY_S: Final = 600.0
-CANCEL_S: Final = 10.0
 LOST_GRACE_S: Final = 6.0
 """The supervisor comes back within two seconds when only the connection was lost."""
 RETRY_S: Final = 2.0
@@ -84,7 +81,7 @@ class Runner:
         self.link = Link(session_id, context, ledger, preparing.mirror, self.changed)
         self._saving = Saving(session_id, ledger, self.link)
         self._idle = Elapsed(context.clock)
-        self._at_work = Elapsed(context.clock)
+        self._turns = Turns(session_id, context, ledger, preparing, self.link, self._saving, self.changed)
         self._troubles = 0
 
     # The loop
@@ -270,10 +267,11 @@ class Runner:
 
     async def _work(self, session: Session) -> Next:
         """Answer the next prompt, or stop an idle session."""
-        await self._say_what_is_short(session)
+        await self._turns.say_what_is_short(session)
         prompt = self._ledger.prompt(session.id, PromptState.RUNNING, PromptState.QUEUED)
         if prompt is not None:
-            await self._turn(session, prompt)
+            if await self._turns.answer(session, prompt):
+                self._troubles = 0
             return Next.AGAIN
         idle_for = self._idle.since(session.active_at)
         if idle_for >= session.idle_minutes * 60 and not self.link.attended:
@@ -281,80 +279,6 @@ class Runner:
             await self._ledger.fall_idle(session, text)
             return Next.AGAIN
         return Next.WAIT
-
-    async def _say_what_is_short(self, session: Session) -> None:
-        """Keep the reason that a running session shows in step with what it really lacks."""
-        short = self.link.shortage
-        if short is not None and session.reason != DiskFull.code:
-            text = f"Its output cannot be stored ({short}): it waits in the sandbox until there is space."
-            await self._ledger.move(session, "session.record.pause", reason=DiskFull.code, text=text)
-        elif short is None and session.reason is not None:
-            await self._ledger.move(session, "session.trouble.over")
-
-    async def _turn(self, session: Session, prompt: Prompt) -> None:
-        """Run one prompt to its end, whatever part of it an earlier host has seen."""
-        end = self.link.ended(prompt.id) if prompt.state is PromptState.RUNNING else None
-        if end is None:
-            try:
-                order = self._order(session, prompt)
-            except Refused as error:
-                await self._ledger.end_prompt(
-                    session, prompt, PromptState.FAILED, exit_code=None, message=error.message
-                )
-                return
-            if prompt.state is PromptState.QUEUED and not await self._ledger.start_prompt(session, prompt):
-                return
-            # Idempotent by the prompt's id: what the supervisor has started is never started again.
-            await self.link.start_turn(order)
-            end = await self._turn_end(prompt)
-        if end is None:
-            return  # the connection was lost, or something else is wanted now; the next step finds out
-        await self._saving.save("turn end")
-        await self._finish(session, prompt, end)
-        self._troubles = 0
-
-    def _order(self, session: Session, prompt: Prompt) -> TurnStart:
-        plan = self._preparing.pinned(session)
-        return command_turn(
-            harness=plan.harness,
-            command=plan.command,
-            agent=plan.name,
-            project=self._ledger.project(session.project_id).slug,
-            prompt_id=prompt.id,
-            prompt=prompt.text,
-        )
-
-    async def _turn_end(self, prompt: Prompt) -> TurnEnd | None:
-        """Wait for the turn's end; cancel it when a stop or removal is wanted, or when its time is over."""
-        while True:
-            self.changed.clear()
-            if (end := self.link.ended(prompt.id)) is not None:
-                return end
-            session = self._session()
-            if not self.link.alive or session.wanted is not Wanted.RUNNING:
-                return None
-            await self._say_what_is_short(session)
-            left = self._time_left(prompt)
-            if left <= 0:
-                await self.link.cancel_turn(prompt.id)
-                left = CANCEL_S
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(left, 3600.0)):
-                    await self.changed.wait()
-
-    def _time_left(self, prompt: Prompt) -> float:
-        """Seconds that a turn may still take."""
-        minutes = self._context.settings.sandbox.prompt_timeout_minutes
-        current = self._ledger.prompt(self.session_id, PromptState.RUNNING) or prompt
-        if minutes is None or current.started_at is None:
-            return 3600.0
-        return minutes * 60 - self._at_work.since(current.started_at)
-
-    async def _finish(self, session: Session, prompt: Prompt, end: TurnEnd) -> None:
-        if end.cancelled and self._session().wanted is Wanted.RUNNING and self._time_left(prompt) <= 0:
-            minutes = self._context.settings.sandbox.prompt_timeout_minutes
-            end = replace(end, message=f"Timed out: the turn took longer than {minutes:g} min and was ended.")
-        await self._ledger.end_prompt(session, prompt, end.state, exit_code=end.exit_code, message=end.message)
 
     # Down
 
@@ -366,27 +290,16 @@ class Runner:
         if session.status is SessionStatus.RUNNING and not self.link.alive:
             await self._still_there()  # this host came a moment ago; the work is still to be saved
         reason, text = ("idle", session.reason_text) if session.reason == "idle" else ("stopped", None)
-        await self._end_running_turn(session)
+        await self._turns.end_running(session)
         if self.link.alive:
             if (lost := await self._saving.save("stop")) is not None:
                 text = f"{text or 'Stopped.'} Not saved yet: {lost} Its disk is kept."
             await self.link.shutdown()
         await self._provider.stop(session.id)
-        await self._lose_running_prompt(session, "The session was stopped during this turn; it may have had effects.")
+        await self._turns.lose_running(session, "The session was stopped during this turn; it may have had effects.")
         await self._ledger.move(
             session, "session.status.changed", status=SessionStatus.STOPPED, reason=reason, text=text
         )
-
-    async def _end_running_turn(self, session: Session) -> None:
-        prompt = self._ledger.prompt(session.id, PromptState.RUNNING)
-        if prompt is None or not self.link.alive:
-            return
-        end = self.link.ended(prompt.id)
-        if end is None:
-            await self.link.cancel_turn(prompt.id)
-            end = await self.link.wait_end(prompt.id, CANCEL_S)
-        if end is not None:
-            await self._finish(session, prompt, end)
 
     async def _remove(self, session: Session) -> None:
         """Save the work, then take container and volumes away; both stay when saving fails."""
@@ -394,10 +307,10 @@ class Runner:
         if has_work:
             if not self.link.alive:
                 await self._start("rescue")
-            await self._end_running_turn(session)
+            await self._turns.end_running(session)
             if (lost := await self._saving.save("remove")) is not None:
                 await self._provider.stop(session.id)
-                await self._lose_running_prompt(session, "The session was stopped during this turn.")
+                await self._turns.lose_running(session, "The session was stopped during this turn.")
                 text = f"Not removed, because its work could not be saved: {lost} The disk is kept."
                 await self._ledger.move(
                     session, "session.delete", status=SessionStatus.FAILED, wanted=Wanted.STOPPED,
@@ -405,7 +318,7 @@ class Runner:
                 )  # fmt: skip
                 return
             await self.link.shutdown()
-        await self._lose_running_prompt(session, "The session was removed during this turn.")
+        await self._turns.lose_running(session, "The session was removed during this turn.")
         await self._provider.remove(session.id, volumes=True)
         await self._preparing.forget(session)
         await self._ledger.removed(session)
@@ -423,9 +336,9 @@ class Runner:
             end = await self.link.wait_end(prompt.id, CANCEL_S)
             lost = await self._saving.save("sandbox died")
             if end is not None and end.certain:
-                await self._finish(session, prompt, end)
+                await self._turns.finish(session, prompt, end)
             else:
-                await self._lose_running_prompt(session, f"{text} The turn may have had effects.")
+                await self._turns.lose_running(session, f"{text} The turn may have had effects.")
         else:
             lost = await self._saving.save("sandbox died")
         await self.link.shutdown()
@@ -438,10 +351,6 @@ class Runner:
             reason="sandbox_died", text=f"{text}{kept} `resume` starts it again.", outcome=Outcome.FAILURE,
         )  # fmt: skip
 
-    async def _lose_running_prompt(self, session: Session, message: str) -> None:
-        if (prompt := self._ledger.prompt(session.id, PromptState.RUNNING)) is not None:
-            await self._ledger.end_prompt(session, prompt, PromptState.UNKNOWN, exit_code=None, message=message)
-
     async def _fail(self, session: Session, error: KortixError) -> None:
         """Keep queue and disk, say why, wait for a person."""
         self.link.note(str(error))
@@ -449,7 +358,7 @@ class Runner:
             await self._saving.save("failure")
         with contextlib.suppress(KortixError):
             await self._provider.stop(session.id)
-        await self._lose_running_prompt(session, error.message)
+        await self._turns.lose_running(session, error.message)
         await self._ledger.move(
             session, "session.status.changed", status=SessionStatus.FAILED, wanted=Wanted.STOPPED,
             reason=error.code, text=str(error), outcome=Outcome.FAILURE,

@@ -134,6 +134,16 @@ def test_places_are_given_in_order_and_never_beyond_the_limit() -> None:
     assert places.take("e")
 
 
+def test_who_got_in_line_first_is_served_first_whoever_asks_first() -> None:
+    places = Places(1)
+    places.join("a")
+    places.join("b")
+    assert not places.take("b")
+    assert places.take("a")
+    places.leave("a")
+    assert places.take("b")
+
+
 def test_what_runs_already_has_a_place_above_the_limit() -> None:
     places = Places(1)
     places.hold("a")
