@@ -76,6 +76,12 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Fast tests first, then those that need an engine, then the long ones."""
+    items.sort(key=lambda item: (bool(item.get_closest_marker("long")), bool(item.get_closest_marker("docker"))))
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print what the benchmarks found."""
     for report in terminalreporter.getreports("passed"):
