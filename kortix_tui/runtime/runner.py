@@ -29,6 +29,7 @@ from kortix_tui.store.database import Fenced
 from kortix_tui.store.models import Session
 
 CONNECT_S: Final = 60.0
+LOOK_S: Final = 3.0
 READY_S: Final = 600.0
 LOST_GRACE_S: Final = 6.0
 """The supervisor comes back within two seconds when only the connection was lost."""
@@ -241,15 +242,24 @@ class Runner:
             await self._provider.start(self._spec(session, plan, image))
         finally:
             await branch
-        try:
-            connected = self.link.connected(CONNECT_S)
-            await (self._while_wanted(connected) if mode == "normal" else connected)
-        except DeadlineExceeded:
-            printed = (await self._provider.output(session.id, lines=5)).strip()
-            raise SandboxDied(
-                f"The sandbox's supervisor did not answer within {CONNECT_S:.0f} s. {printed}".strip(),
-                hint="Run `kortix doctor`; `kortix sessions resume` tries again.",
-            ) from None
+        await (self._while_wanted(self._arrival(session)) if mode == "normal" else self._arrival(session))
+
+    async def _arrival(self, session: Session) -> None:
+        """Wait for the supervisor of a container that was just started; not for one that is dead already."""
+        words = f"did not answer within {CONNECT_S:.0f} s"
+        for _ in range(round(CONNECT_S / LOOK_S)):
+            with contextlib.suppress(DeadlineExceeded):
+                await self.link.connected(LOOK_S)
+                return
+            state = await self._provider.inspect(session.id)
+            if state is None or not state.running:
+                words = "ended before it answered"
+                break
+        printed = (await self._provider.output(session.id, lines=5)).strip()
+        raise SandboxDied(
+            f"The sandbox's supervisor {words}. {printed}".strip(),
+            hint="Run `kortix doctor`; `kortix sessions resume` tries again.",
+        )
 
     def _spec(self, session: Session, plan: AgentPlan, image: str) -> SandboxSpec:
         return SandboxSpec(
