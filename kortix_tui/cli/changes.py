@@ -47,7 +47,7 @@ def add_cr(parser: Parser) -> None:
     add_filter(verb)
     add_json(verb)
 
-    verb = _about_one(verbs, "show", _show, "a change request, its files and what a merge would do", ("cr show 1",))
+    verb = _about_one(verbs, "show", show, "a change request, its files and what a merge would do", ("cr show 1",))
     add_json(verb)
     verb = _about_one(
         verbs, "diff", _diff, "read the diff; what you were shown is what `merge` merges",
@@ -126,7 +126,8 @@ def say_changes(changes: Sequence[ChangeView], arguments: argparse.Namespace, *,
         say_table(COLUMNS, [rows[at] for at in fitting], empty=empty)
 
 
-def _show(arguments: argparse.Namespace) -> None:
+def show(arguments: argparse.Namespace) -> None:
+    """Print one change request in full; it counts as shown to this operator."""
     from kortix_tui.cli.change_page import say_change
 
     with reading() as runtime:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 
 from kortix_tui.base.words import ChangeStatus
-from kortix_tui.cli.changes import close, locate, merge, say_changes
+from kortix_tui.cli.changes import close, merge, say_changes, show
 from kortix_tui.cli.opening import reading
-from kortix_tui.cli.output import say_json
 from kortix_tui.cli.parsing import Parser, Verbs, add_filter, add_json, add_project
 
 VERDICTS = {"merge": merge, "close": close}
@@ -20,7 +19,7 @@ def add_review(parser: Parser) -> None:
     verb.add_argument("--project", metavar="SLUG", help="only this project's")
     add_filter(verb)
     add_json(verb)
-    verb = verbs.add("show", _show, "one thing that waits, in full", examples=("review show billing#3",))
+    verb = verbs.add("show", show, "one thing that waits, in full", examples=("review show billing#3",))
     verb.add_argument("change", metavar="N", help="a change request's number in the project, or SLUG#N")
     add_project(verb)
     add_json(verb)
@@ -45,14 +44,3 @@ def _ls(arguments: argparse.Namespace) -> None:
 
 def _act(arguments: argparse.Namespace) -> int:
     return VERDICTS[arguments.verdict](arguments)
-
-
-def _show(arguments: argparse.Namespace) -> None:
-    from kortix_tui.cli.change_page import say_change
-
-    with reading() as runtime:
-        detail = runtime.changes.show(*locate(runtime, arguments))
-    if arguments.json:
-        say_json(detail)
-    else:
-        say_change(detail)

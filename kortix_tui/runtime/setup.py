@@ -26,7 +26,7 @@ _UNATTENDED = ("env", "DEBIAN_FRONTEND=noninteractive")
 _APT_SECONDS = 900.0
 _ELSEWHERE = (
     "Install Docker Engine as its documentation says for this system, start it, and run: kortix setup. "
-    "On a Mac or Windows machine use a Linux machine or virtual machine for now."
+    "On a Mac or Windows machine, use a Linux machine or a virtual one."
 )
 
 
