@@ -92,3 +92,33 @@ class DiskFull(Refused):
     """Too little space to start work without losing some of it."""
 
     code = "disk_full"
+
+
+class VaultFailed(KortixError):
+    """The vault cannot be used, or does not allow what was asked; the base of all its failures."""
+
+    code = "vault_failed"
+
+
+class VaultLocked(VaultFailed):
+    """The vault must be unlocked first."""
+
+    code = "vault_locked"
+
+
+class WrongKey(VaultFailed):
+    """A passphrase, key file or recovery key opens no slot."""
+
+    code = "wrong_key"
+
+
+class VaultMissing(VaultFailed):
+    """There is no vault yet."""
+
+    code = "vault_missing"
+
+
+class VaultTampered(VaultFailed):
+    """The vault's file is not what was written: nothing is released from it."""
+
+    code = "vault_tampered"

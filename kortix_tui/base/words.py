@@ -73,3 +73,23 @@ class RequestState(StrEnum):
     RUNNING = "running"
     DONE = "done"
     FAILED = "failed"
+
+
+class Exposure(StrEnum):
+    """Where a secret's value may go."""
+
+    ENVIRONMENT = "environment"
+    EGRESS = "egress-enforced"
+    CONNECTOR = "connector"
+    NONE = "none"
+
+
+class VaultState(StrEnum):
+    """What the host can do with the vault at this moment."""
+
+    MISSING = "missing"
+    LOCKED = "locked"
+    UNLOCKED = "unlocked"
+    TAMPERED = "tampered"
+    CORRUPT = "corrupt"
+    ROLLED_BACK = "rolled back"
