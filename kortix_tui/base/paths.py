@@ -100,6 +100,11 @@ class Home:
         return self.path / "control.sock"
 
     @property
+    def vault(self) -> Path:
+        """Secrets at rest."""
+        return self.path / "vault.kxv"
+
+    @property
     def repositories(self) -> Path:
         """Bare mirrors, one a project."""
         return self.path / "repositories"

@@ -93,3 +93,11 @@ class VaultState(StrEnum):
     TAMPERED = "tampered"
     CORRUPT = "corrupt"
     ROLLED_BACK = "rolled back"
+
+
+class SecretRequestState(StrEnum):
+    """Life of an agent's request for a value."""
+
+    OPEN = "open"
+    PROVIDED = "provided"
+    DECLINED = "declined"

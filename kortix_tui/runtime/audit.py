@@ -25,16 +25,30 @@ class Audit:
         return list(audit.read(self._context.store.connection, session_id=session_id, event=event, limit=limit))
 
     def verify(self) -> ChainReport:
-        """Recompute the chain; hold it against the head file and what merge commits on base branches say of it.
+        """Recompute the chain; hold it against the head file, the vault, and what merge commits on base branches say.
 
-        A merge commit has left this machine as soon as its branch was pushed; so not even whoever has the audit key
-        can rewrite what came before it unseen.
+        A merge commit has left this machine as soon as its branch was pushed, and the vault's link cannot be written
+        without a key of the vault; so not even whoever has the audit key can rewrite what came before them unseen.
         """
         store = self._context.store
         anchors = self._context.loop.call(self._merged(), deadline_s=VERIFY_S)
         if head := audit.read_head(store.home):
             anchors.append(head)
-        return audit.verify(store.connection, store.key, anchors)
+        vaulted = self._vaulted()
+        report = audit.verify(store.connection, store.key, [*anchors, *vaulted])
+        if not vaulted and store.home.vault.exists():
+            note = "The vault is locked or has no link yet: the record was not held against it (kortix vault unlock)."
+            return report.model_copy(update={"notes": (note,)})
+        return report
+
+    def _vaulted(self) -> Anchors:
+        """The link that the vault keeps: proved by a host that has it open, or by a key that needs no person."""
+        if not self._context.home.vault.exists():
+            return []
+        from kortix_tui.runtime.vault_anchor import vault_anchor
+
+        found = vault_anchor(self._context)
+        return [] if found is None else [found]
 
     async def _merged(self) -> Anchors:
         from kortix_tui.repository.mirror import Mirror

@@ -23,9 +23,13 @@ from kortix_tui.store.audit import Actor
 from kortix_tui.store.database import Store
 
 if TYPE_CHECKING:
+    from kortix_tui.runtime.edits import Edits
     from kortix_tui.runtime.host import Host
+    from kortix_tui.runtime.inbox import Inbox
     from kortix_tui.runtime.sandboxes import Sandboxes
+    from kortix_tui.runtime.secrets import Secrets
     from kortix_tui.runtime.shells import Shells
+    from kortix_tui.runtime.vault import VaultKeys
 
 
 class Runtime:
@@ -73,6 +77,34 @@ class Runtime:
         from kortix_tui.runtime.shells import Shells
 
         return Shells(self.context)
+
+    @cached_property
+    def secrets(self) -> Secrets:
+        """Secrets: names, exposures, who holds them; values go in and never come out."""
+        from kortix_tui.runtime.secrets import Secrets
+
+        return Secrets(self.context)
+
+    @cached_property
+    def vault(self) -> VaultKeys:
+        """What opens the vault, and its state."""
+        from kortix_tui.runtime.vault import VaultKeys
+
+        return VaultKeys(self.context)
+
+    @cached_property
+    def inbox(self) -> Inbox:
+        """Everything that waits for a person."""
+        from kortix_tui.runtime.inbox import Inbox
+
+        return Inbox(self.context, self.secrets, self.vault)
+
+    @cached_property
+    def edits(self) -> Edits:
+        """Edits of the manifest, as change requests."""
+        from kortix_tui.runtime.edits import Edits
+
+        return Edits(self.context)
 
     # Hosting
 

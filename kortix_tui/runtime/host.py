@@ -11,7 +11,8 @@ from kortix_tui.base.errors import EngineUnavailable, KortixError
 from kortix_tui.base.words import Outcome, SessionStatus, Wanted
 from kortix_tui.review.merging import Merging
 from kortix_tui.runtime.context import Context
-from kortix_tui.runtime.control import ControlServer
+from kortix_tui.runtime.control import Calls, ControlServer
+from kortix_tui.runtime.custody import Custody
 from kortix_tui.runtime.ledger import Ledger
 from kortix_tui.runtime.places import Places
 from kortix_tui.runtime.preparing import Preparing, manifest_faults
@@ -107,7 +108,8 @@ class Leading:
         merging = Merging(context.store, self._ledger, manifest_faults)
         self._requests = Requests(context, self._ledger, self._preparing, merging)
         self._recovery = Recovery(context, self._ledger, self._provider, self._preparing, merging)
-        self._control = ControlServer(context, self._open_shell)
+        self._custody = Custody(context, self._ledger, self._wake)
+        self._control = ControlServer(context, self._open_shell, self._calls)
 
     async def run(self) -> None:
         """Lead until cancelled or fenced; a fault of one part ends that part's step, not the term."""
@@ -115,6 +117,7 @@ class Leading:
             async with asyncio.TaskGroup() as tasks:
                 await self._control.start()
                 self._decided.set()
+                tasks.create_task(self._custody.run(), name="vault")
                 tasks.create_task(self._beat(), name="beat")
                 tasks.create_task(self._sweep(), name="sweep")
                 # What an earlier host left open is settled first: a merge must not be decided anew before.
@@ -126,6 +129,7 @@ class Leading:
             raise group.exceptions[0] from None
         finally:
             await self._control.close()
+            await self._custody.close()
             await self._provider.close()
             await self._ledger.close()
 
@@ -158,9 +162,12 @@ class Leading:
             idle += 1
             await asyncio.sleep(POLL_S)
 
-    def _look(self, tasks: asyncio.TaskGroup) -> None:
+    def _wake(self) -> None:
         for runner in self._runners.values():
             runner.changed.set()
+
+    def _look(self, tasks: asyncio.TaskGroup) -> None:
+        self._wake()
         rows = self._context.store.all(
             "SELECT id, status, wanted FROM sessions WHERE removed_at IS NULL"
             " AND (wanted != 'stopped' OR status IN ('provisioning', 'running')) ORDER BY active_at, rowid"
@@ -229,6 +236,12 @@ class Leading:
             except Exception:
                 log.exception("reconciling failed")
             await asyncio.sleep(SWEEP_S)
+
+    def _calls(self) -> Calls:
+        # Few terms are called for anything: the ciphers are loaded when one is.
+        from kortix_tui.runtime.vault_service import VaultService
+
+        return VaultService(self._custody)
 
     async def _open_shell(self, session_id: str, rows: int, columns: int, term: str) -> ShellStream:
         runner = self._runners.get(session_id)

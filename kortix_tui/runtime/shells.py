@@ -7,30 +7,33 @@ import locale
 import os
 import selectors
 import socket
-import time
 from typing import Final
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from kortix_tui.base.errors import KortixError, Refused
 from kortix_tui.guest import wire
 from kortix_tui.runtime.context import Context
-from kortix_tui.runtime.control import Closed, Data, FromHost, Opened, OpenRequest, Rejected, Resize, pack, short_path
+from kortix_tui.runtime.control_client import HostGone, connect
+from kortix_tui.runtime.control_frames import (
+    Answer,
+    Closed,
+    Data,
+    FromHost,
+    Opened,
+    OpenRequest,
+    Part,
+    Rejected,
+    Resize,
+    pack,
+)
 from kortix_tui.runtime.raw_terminal import RawTerminal
 from kortix_tui.runtime.sessions import Sessions
 from kortix_tui.runtime.terminal_filter import DetachKey, TerminalFilter
 
 TERM: Final = "xterm-256color"
 """What programs inside are told: its sequences are those that the filter was made for."""
-CONNECT_S: Final = 15.0
 ANSWER_S: Final = 60.0
 _CHUNK: Final = 64 * 1024
-
-
-class HostGone(KortixError):
-    """The host went while a shell was open."""
-
-    code = "host_gone"
 
 
 class ShellEnd(BaseModel):
@@ -67,7 +70,7 @@ class Shells:
         session = Sessions(self._context).find(reference)
         terminal = RawTerminal(keyboard, screen)
         rows, columns = terminal.size()
-        with self._connect() as connection:
+        with connect(self._context, deadline_s=ANSWER_S) as connection:
             request = OpenRequest(
                 session_id=session.id, rows=rows, columns=columns, term=TERM, actor=self._context.actor
             )
@@ -84,24 +87,6 @@ class Shells:
                     with contextlib.suppress(OSError):  # the terminal may be what is gone
                         terminal.write(output.reset())
 
-    def _connect(self) -> socket.socket:
-        """Reach the host, which may be about to start or to change."""
-        self._context.ensure_host()
-        end = time.monotonic() + CONNECT_S
-        while True:
-            connection = socket.socket(socket.AF_UNIX)
-            try:
-                connection.settimeout(ANSWER_S)
-                with short_path(self._context.home.control_socket) as name:
-                    connection.connect(name)
-            except OSError as error:
-                connection.close()
-                if time.monotonic() > end:
-                    raise Refused("No host answers.", hint="See `kortix host`.") from error
-                time.sleep(0.05)
-            else:
-                return connection
-
 
 class _Incoming:
     """Frames from the host."""
@@ -109,7 +94,7 @@ class _Incoming:
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
         self._decoder = wire.Decoder()
-        self._early: list[tuple[Opened | Data | Closed | Rejected, bytes]] = []
+        self._early: list[tuple[Opened | Data | Closed | Answer | Part | Rejected, bytes]] = []
 
     def opened(self) -> None:
         """Wait until the shell runs; raises what the host answered otherwise."""
@@ -119,7 +104,7 @@ class _Incoming:
         if not isinstance(frame, Opened):
             raise frame.failure.error() if isinstance(frame, Rejected) else HostGone("The host answered out of turn.")
 
-    def read(self) -> list[tuple[Opened | Data | Closed | Rejected, bytes]]:
+    def read(self) -> list[tuple[Opened | Data | Closed | Answer | Part | Rejected, bytes]]:
         """What has come; blocks when nothing has."""
         early, self._early = self._early, []
         return early or self._receive()
@@ -129,7 +114,7 @@ class _Incoming:
         """Whether frames were read already that nobody has taken."""
         return bool(self._early)
 
-    def _receive(self) -> list[tuple[Opened | Data | Closed | Rejected, bytes]]:
+    def _receive(self) -> list[tuple[Opened | Data | Closed | Answer | Part | Rejected, bytes]]:
         try:
             data = self._connection.recv(_CHUNK)
             if not data:

@@ -97,6 +97,7 @@ class ChainReport(BaseModel):
     fault: str | None = None
     head: str | None = None
     anchors: int = 0
+    notes: tuple[str, ...] = ()
 
 
 def load_key(home: Home) -> bytes:

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import json
 from datetime import datetime
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
 
-from kortix_tui.base.words import Activity, ChangeStatus, PromptState, RequestState, SessionStatus, Wanted
+from kortix_tui.base.words import (
+    Activity,
+    ChangeStatus,
+    Exposure,
+    PromptState,
+    RequestState,
+    SecretRequestState,
+    SessionStatus,
+    VaultState,
+    Wanted,
+)
 
 
 class Row(BaseModel):
@@ -60,6 +71,9 @@ class Session(Row):
     idle_minutes: float
     owner: str
     origin: str
+    attended: bool = Field(
+        default=False, description="Whether a person at a terminal started it, and sent every prompt since."
+    )
     files: int
     additions: int
     deletions: int
@@ -85,6 +99,66 @@ class Prompt(Row):
     created_at: datetime
     started_at: datetime | None
     ended_at: datetime | None
+
+
+class SecretRow(Row):
+    """What the store knows of a secret: an index of the vault, without the value."""
+
+    id: str
+    project_id: str
+    identifier: str
+    name: str = Field(description="The environment variable that it becomes.")
+    owner: str = Field(description="`project`, or the person whose own it is.")
+    exposure: Exposure
+    gateway: bool = Field(description="Whether the model gateway may use it.")
+    hosts: tuple[str, ...] = Field(description="Where its value may be sent; of egress-enforced secrets.")
+    version: int
+    created_by: str
+    created_at: datetime
+    rotated_at: datetime
+    used_at: datetime | None
+    plain_at: datetime | None = Field(description="Since when this version has been in a sandbox as plain text.")
+
+    @field_validator("hosts", mode="before")
+    @classmethod
+    def _read_hosts(cls, value: object) -> object:
+        return json.loads(value) if isinstance(value, str) else value
+
+
+class Delivery(Row):
+    """A version of a secret that went into a session's sandbox."""
+
+    session_id: str
+    secret_id: str
+    version: int
+    at: datetime
+
+
+class SecretRequest(Row):
+    """An agent's request for a value that only a person can give."""
+
+    id: str
+    project_id: str
+    session_id: str
+    identifier: str
+    exposure: Exposure
+    reason: str
+    state: SecretRequestState
+    created_at: datetime
+    decided_by: str | None
+    decided_at: datetime | None
+
+
+class VaultRow(Row):
+    """What the host said last of the vault, and the newest generation that was ever seen of it."""
+
+    vault_id: str | None
+    generation: int
+    mac: str
+    state: VaultState
+    reason: str | None
+    asked: bool = Field(description="Whether a person locked it on purpose.")
+    since: datetime
 
 
 class Rescue(Row):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-HOUSEKEEPING: Final = frozenset({"meta", "host", "views", "seen"})
-"""Tables whose rows are no state of the world: heartbeats, counters, what was shown to whom. Changing any other table
+HOUSEKEEPING: Final = frozenset({"meta", "host", "vault", "views", "seen"})
+"""Tables whose rows are no state of the world: heartbeats, counters, what was shown to whom, what the present host can
+do with the vault. Changing any other table
 without an audit event in the same transaction is an error that the store refuses to commit."""
 
 MIGRATIONS: Final[tuple[str, ...]] = (
@@ -100,5 +101,36 @@ MIGRATIONS: Final[tuple[str, ...]] = (
         SELECT RAISE(ABORT, 'the audit log is append-only'); END;
     CREATE TRIGGER audit_no_delete BEFORE DELETE ON audit BEGIN
         SELECT RAISE(ABORT, 'the audit log is append-only'); END;
+    """,
+    """
+    CREATE TABLE vault (
+        id INTEGER PRIMARY KEY CHECK (id = 1), vault_id TEXT, generation INTEGER NOT NULL, mac TEXT NOT NULL,
+        state TEXT NOT NULL, reason TEXT, asked INTEGER NOT NULL, since TEXT NOT NULL
+    );
+
+    CREATE TABLE secrets (
+        id TEXT PRIMARY KEY, project_id TEXT NOT NULL REFERENCES projects (id), identifier TEXT NOT NULL,
+        name TEXT NOT NULL, owner TEXT NOT NULL, exposure TEXT NOT NULL, gateway INTEGER NOT NULL, hosts TEXT NOT NULL,
+        version INTEGER NOT NULL, created_by TEXT NOT NULL, created_at TEXT NOT NULL, rotated_at TEXT NOT NULL,
+        used_at TEXT, plain_at TEXT, removed_at TEXT
+    );
+    CREATE UNIQUE INDEX secrets_identifier ON secrets (project_id, owner, identifier COLLATE NOCASE)
+        WHERE removed_at IS NULL;
+
+    CREATE TABLE deliveries (
+        session_id TEXT NOT NULL REFERENCES sessions (id), secret_id TEXT NOT NULL REFERENCES secrets (id),
+        version INTEGER NOT NULL, at TEXT NOT NULL, PRIMARY KEY (session_id, secret_id, version)
+    ) WITHOUT ROWID;
+    CREATE INDEX deliveries_secret ON deliveries (secret_id, version);
+
+    CREATE TABLE secret_requests (
+        id TEXT PRIMARY KEY, project_id TEXT NOT NULL REFERENCES projects (id),
+        session_id TEXT NOT NULL REFERENCES sessions (id), identifier TEXT NOT NULL, exposure TEXT NOT NULL,
+        reason TEXT NOT NULL, state TEXT NOT NULL, created_at TEXT NOT NULL, decided_by TEXT, decided_at TEXT
+    );
+    CREATE UNIQUE INDEX secret_requests_open ON secret_requests (session_id, identifier COLLATE NOCASE)
+        WHERE state = 'open';
+
+    ALTER TABLE sessions ADD COLUMN attended INTEGER NOT NULL DEFAULT 0;
     """,
 )

@@ -22,9 +22,9 @@ from kortix_tui.base.paths import Home
 from kortix_tui.base.settings import Settings
 from kortix_tui.guest import wire
 from kortix_tui.runtime.context import Context, operator_actor
-from kortix_tui.runtime.control import (
+from kortix_tui.runtime.control import Calls, ControlServer
+from kortix_tui.runtime.control_frames import (
     Closed,
-    ControlServer,
     Data,
     FromHost,
     Opened,
@@ -39,6 +39,10 @@ from kortix_tui.sandbox.shell_stream import ShellStream
 HINT = "ctrl-] and then q."
 
 
+def no_calls() -> Calls:
+    raise AssertionError("nobody calls here")
+
+
 @dataclass
 class Sandbox:
     """A host with its control socket, and a sandbox that answers what the test says."""
@@ -51,7 +55,7 @@ class Sandbox:
 
     def __post_init__(self) -> None:
         self.context = Context(self.seeded.store, Settings(), operator_actor("cli"), self.loop)
-        self.server = ControlServer(self.context, self.open_shell)
+        self.server = ControlServer(self.context, self.open_shell, no_calls)
         self.loop.call(self.server.start(), deadline_s=10)
 
     async def open_shell(self, session_id: str, rows: int, columns: int, term: str) -> ShellStream:
@@ -279,7 +283,7 @@ def test_a_failing_sandbox_is_told(sandbox: Sandbox) -> None:
         raise Refused("The sandbox has no shell.", hint="Look.")
 
     sandbox.loop.call(sandbox.server.close(), deadline_s=20)
-    sandbox.server = ControlServer(sandbox.context, fail)
+    sandbox.server = ControlServer(sandbox.context, fail, no_calls)
     sandbox.loop.call(sandbox.server.start(), deadline_s=10)
     session = sandbox.seeded.session()
     request = OpenRequest(session_id=session, rows=24, columns=80, term="xterm", actor=operator_actor("cli"))
