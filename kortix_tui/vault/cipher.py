@@ -6,6 +6,7 @@ it as associated data, so that nothing sealed can be moved to another place.
 
 from __future__ import annotations
 
+import binascii
 import hmac
 import json
 import secrets
@@ -27,6 +28,7 @@ BLOCK_BYTES: Final = 64
 """Plaintexts are padded to multiples of this, so that a ciphertext tells little about a value's length."""
 
 Key = bytes | bytearray
+Bytes = bytes | bytearray | memoryview
 
 
 class NotOpened(Exception):
@@ -51,6 +53,23 @@ def canonical(value: dict[str, Any]) -> bytes:
     return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
 
 
+def to_base64(data: bytes) -> str:
+    """Bytes as they stand in JSON."""
+    return binascii.b2a_base64(data, newline=False).decode("ascii")
+
+
+def from_base64(text: str) -> bytes:
+    """Undo `to_base64`.
+
+    Raises:
+        NotOpened: It is not base64, so it is not what was written.
+    """
+    try:
+        return binascii.a2b_base64(text, strict_mode=True)
+    except ValueError:
+        raise NotOpened from None
+
+
 def random_key() -> bytearray:
     """32 random bytes that can be overwritten."""
     return bytearray(secrets.token_bytes(KEY_BYTES))
@@ -64,12 +83,12 @@ def stretch(passphrase: bytes, salt: bytes, cost: Cost) -> bytes:
 
 def derive(key: Key, purpose: str, salt: bytes | None = None) -> bytes:
     """A key for one purpose from a random key (HKDF-SHA256)."""
-    return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=salt, info=purpose.encode()).derive(bytes(key))
+    return HKDF(algorithm=SHA256(), length=KEY_BYTES, salt=salt, info=purpose.encode()).derive(key)
 
 
 def seal(key: Key, nonce: bytes, plain: Key, bound: bytes) -> bytes:
     """Encrypt; `bound` must be given again to open."""
-    return ChaCha20Poly1305(bytes(key)).encrypt(nonce, bytes(plain), bound)
+    return ChaCha20Poly1305(key).encrypt(nonce, plain, bound)
 
 
 def unseal(key: Key, nonce: bytes, sealed: bytes, bound: bytes) -> bytes:
@@ -79,12 +98,12 @@ def unseal(key: Key, nonce: bytes, sealed: bytes, bound: bytes) -> bytes:
         NotOpened: Wrong key, or anything of ciphertext, nonce and `bound` differs from what was sealed.
     """
     try:
-        return ChaCha20Poly1305(bytes(key)).decrypt(nonce, sealed, bound)
-    except InvalidTag:
+        return ChaCha20Poly1305(key).decrypt(nonce, sealed, bound)
+    except (InvalidTag, ValueError):  # ValueError: shorter than a tag
         raise NotOpened from None
 
 
-def sign(key: Key, *parts: bytes) -> bytes:
+def sign(key: Key, *parts: Bytes) -> bytes:
     """HMAC-SHA256 over the parts, one after the other."""
     mac = hmac.new(key, digestmod="sha256")
     for part in parts:

@@ -45,3 +45,29 @@ class UnsafePlace(VaultFailed):
     """The file or its folder can be read or replaced by others, or lies where locks and `fsync` are not kept."""
 
     code = "vault_unsafe"
+
+
+def locked() -> VaultLocked:
+    """The vault must be unlocked first."""
+    return VaultLocked("The vault is locked.", hint="Run `kortix vault unlock`.")
+
+
+def tampered(what: str) -> VaultTampered:
+    """Somebody who has no key wrote to the vault; says what was found."""
+    return VaultTampered(
+        f"The vault is not what was written: {what}.",
+        hint="Nothing is released. Find out who wrote to it, then run `kortix vault repair` or restore a backup.",
+    )
+
+
+def corrupt(reason: str) -> Corrupt:
+    """The file has no readable shape; says why."""
+    return Corrupt(
+        f"The vault file is damaged: {reason}.",
+        hint="Restore it from a backup, or see what `kortix vault repair` can save; nothing was changed.",
+    )
+
+
+def no_such_record() -> NoSuchRecord:
+    """No secret has the id that was asked for."""
+    return NoSuchRecord("There is no such secret in the vault.", hint="See `kortix secrets ls`.")

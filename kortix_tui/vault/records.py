@@ -17,6 +17,7 @@ from pydantic import (
     ConfigDict,
     Field,
     StringConstraints,
+    ValidationError,
     field_serializer,
     model_validator,
 )
@@ -26,21 +27,25 @@ from kortix_tui.base.words import Exposure
 from kortix_tui.vault.cipher import (
     KEY_BYTES,
     NONCE_BYTES,
-    TAG_BYTES,
     Key,
     canonical,
     derive,
+    from_base64,
     pad,
     seal,
+    to_base64,
     unpad,
     unseal,
 )
+from kortix_tui.vault.errors import corrupt
 
 SHARED: Final = "shared"
 PROJECT: Final = "project"
 """The owner of what belongs to no person."""
 MAX_VALUE_BYTES: Final = 65536
 _PERSONAL: Final = "personal:"
+_PURPOSE: Final = "kxv1/rec"
+_FIELDS: Final = {"meta", "salt", "sealed"}
 _ZERO_NONCE: Final = bytes(NONCE_BYTES)
 
 
@@ -103,23 +108,55 @@ class RecordMeta(BaseModel):
         return self.project, self.owner, self.identifier.lower()
 
 
-class StoredRecord(BaseModel):
-    """A record as it stands in the file."""
+class StoredRecord:
+    """A record as it stands in the file: `{meta, salt, sealed}`.
 
-    model_config = ConfigDict(
-        frozen=True, extra="forbid", hide_input_in_errors=True, val_json_bytes="base64", ser_json_bytes="base64"
-    )
+    Its shape is checked when it is used. A vault may hold thousands, a start needs none of them, and the file's MAC
+    has vouched for all of them by then.
+    """
 
-    meta: RecordMeta
-    salt: Annotated[bytes, Field(min_length=KEY_BYTES, max_length=KEY_BYTES)]
-    sealed: Annotated[bytes, Field(min_length=1 + TAG_BYTES, max_length=MAX_VALUE_BYTES + 64 + TAG_BYTES)]
+    __slots__ = ("_meta", "raw")
+
+    def __init__(self, raw: Any, meta: RecordMeta | None = None) -> None:
+        self.raw = raw
+        self._meta = meta
+
+    @property
+    def meta(self) -> RecordMeta:
+        """The metadata.
+
+        Raises:
+            Corrupt: A field is missing, unknown or out of range.
+        """
+        if self._meta is None:
+            try:
+                self._meta = RecordMeta.model_validate(self.raw["meta"])
+            except (ValidationError, KeyError):
+                raise corrupt("the description of a secret cannot be read") from None
+        return self._meta
+
+    @property
+    def scope(self) -> str:
+        """The scope without the rest, as it is claimed."""
+        return str(self.raw["meta"]["scope"])
+
+    def is_filed_as(self, record_id: str) -> bool:
+        """Whether the outer shape is right and the record says that this is its id."""
+        raw = self.raw
+        if not isinstance(raw, dict) or raw.keys() != _FIELDS:
+            return False
+        meta = raw["meta"]
+        if not isinstance(meta, dict) or not isinstance(raw["salt"], str) or not isinstance(raw["sealed"], str):
+            return False
+        return meta.get("id") == record_id and isinstance(meta.get("scope"), str)
 
 
 def seal_record(dek: Key, vault_id: str, meta: RecordMeta, value: bytes) -> StoredRecord:
     """Seal a value under a fresh subkey, which is used once; so the nonce may be zero."""
     salt = secrets.token_bytes(KEY_BYTES)
-    sealed = seal(derive(dek, "kxv1/rec", salt), _ZERO_NONCE, pad(value), _bound(vault_id, meta))
-    return StoredRecord(meta=meta, salt=salt, sealed=sealed)
+    fields = meta.model_dump(mode="json")
+    sealed = seal(derive(dek, _PURPOSE, salt), _ZERO_NONCE, pad(value), _bound(vault_id, fields))
+    return StoredRecord({"meta": fields, "salt": to_base64(salt), "sealed": to_base64(sealed)}, meta)
 
 
 def open_record(dek: Key, vault_id: str, record: StoredRecord) -> bytes:
@@ -128,10 +165,10 @@ def open_record(dek: Key, vault_id: str, record: StoredRecord) -> bytes:
     Raises:
         NotOpened: The key, the value or any of the metadata is not what was sealed.
     """
-    key = derive(dek, "kxv1/rec", record.salt)
-    return unpad(unseal(key, _ZERO_NONCE, record.sealed, _bound(vault_id, record.meta)))
+    salt, sealed = from_base64(record.raw["salt"]), from_base64(record.raw["sealed"])
+    key = derive(dek, _PURPOSE, salt)
+    return unpad(unseal(key, _ZERO_NONCE, sealed, _bound(vault_id, record.raw["meta"])))
 
 
-def _bound(vault_id: str, meta: RecordMeta) -> bytes:
-    fields: dict[str, Any] = meta.model_dump(mode="json")
+def _bound(vault_id: str, fields: dict[str, Any]) -> bytes:
     return canonical({"kind": "record", "vault": vault_id, "meta": fields})

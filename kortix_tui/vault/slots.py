@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated, Final, Self
 
-from pydantic import BaseModel, ConfigDict, Field, field_serializer, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_serializer, model_validator
 
 from kortix_tui.base.clock import to_text
 from kortix_tui.base.errors import VaultFailed
@@ -133,8 +133,18 @@ class StoredSlot(BaseModel):
 
 
 def make_slot(vault_id: str, new: NewSlot, created: Moment, root: Key, personal: Key) -> StoredSlot:
-    """Wrap both roots under a new slot."""
-    info = SlotInfo(id=new_id("slot"), type=new.key.type, owner=new.owner, created=created, place=new.place)
+    """Wrap both roots under a new slot.
+
+    Raises:
+        VaultFailed: The owner's name or the place cannot be written down.
+    """
+    try:
+        info = SlotInfo(id=new_id("slot"), type=new.key.type, owner=new.owner, created=created, place=new.place)
+    except ValidationError:
+        raise VaultFailed(
+            "The owner or the place of a key slot cannot be written down.",
+            hint="An owner has 1 to 64 characters without spaces; a path must be valid UTF-8.",
+        ) from None
     cost = new.cost if info.type is SlotType.PASSPHRASE else None
     salt, nonce = secrets.token_bytes(SALT_BYTES), secrets.token_bytes(NONCE_BYTES)
     bound = _bound(vault_id, info, cost)
@@ -156,8 +166,13 @@ def open_slot(vault_id: str, slot: StoredSlot, key: SlotKey) -> tuple[bytearray,
 
 def is_intact(vault_id: str, slot: StoredSlot, root: Key) -> bool:
     """Whether a slot is as it was written, by whoever held the root."""
-    expected = _mac(root, _bound(vault_id, slot.info, slot.cost), slot.salt, slot.nonce, slot.wrapped)
-    return same(expected, slot.mac)
+    return same(vouch(vault_id, slot, root).mac, slot.mac)
+
+
+def vouch(vault_id: str, slot: StoredSlot, root: Key) -> StoredSlot:
+    """A slot that has just opened, with the MAC that belongs to it."""
+    mac = _mac(root, _bound(vault_id, slot.info, slot.cost), slot.salt, slot.nonce, slot.wrapped)
+    return slot.model_copy(update={"mac": mac})
 
 
 def _wrapping_key(key: SlotKey, salt: bytes, cost: Cost | None) -> bytes:
