@@ -1,4 +1,4 @@
-"""From the sandbox's claims to the session's record: cleaned, stored, acknowledged, in this order."""
+"""From the sandbox's claims to the session's record: redacted, cleaned, stored, acknowledged, in this order."""
 
 from __future__ import annotations
 
@@ -29,9 +29,10 @@ from kortix_tui.sandbox.frames import (
 )
 from kortix_tui.store import records
 from kortix_tui.store.records import Cleaner, RecordWriter, newest
+from kortix_tui.vault.redaction import RedactingStream, Redactor
 
 NOTES: Final = 10_000
-CLEANERS: Final = 64
+STREAMS: Final = 64
 ENDS: Final = 256
 RETRY_S: Final = 1.0
 RESERVE_BYTES: Final = 64 << 20
@@ -76,22 +77,68 @@ class TurnEnd:
                 return cls.unseen()
 
 
+class _Stream:
+    """One stream of one turn on its way to the record."""
+
+    def __init__(self, redacting: RedactingStream) -> None:
+        self._redacting = redacting
+        self._cleaner = Cleaner()
+
+    def feed(self, redactor: Redactor, data: bytes) -> str:
+        """What can be stored after this piece; the values may have changed since the last."""
+        self._redacting.redactor = redactor
+        return self._text(self._redacting.feed(data), final=False)
+
+    def rest(self) -> str:
+        """What is still held back: the beginning of something that never came to its end."""
+        return self._text(self._redacting.feed(b"", final=True), final=True)
+
+    def _text(self, data: bytes, *, final: bool) -> str:
+        # Once more: what cleaning joins or spells differently can be a value now.
+        return self._redacting.redactor.text(self._cleaner.feed(data, final=final))
+
+
+_Streams = dict[tuple[str | None, str], _Stream]
+
+
 class Recording:
     """Fills one session's record. What it learns wakes the runner through `changed`.
 
     All writing happens in worker threads, one piece of work at a time. While the disk is short nothing is stored and
-    nothing is acknowledged: the sandbox keeps its records and, in the end, its programs wait.
+    nothing is acknowledged: the sandbox keeps its records and, in the end, its programs wait. The same while the
+    values that must not be stored are not known.
+
+    Args:
+        session_id: Whose record.
+        context: Where it is.
+        changed: Set when something was learned.
+        redactor: The values that must not be stored, as known now. Called in the loop.
+        holding: Why nothing of the sandbox may be stored now, or `None`. Called in the loop, together with `redactor`,
+            so whoever changes what both say does it there.
     """
 
-    def __init__(self, session_id: str, context: Context, changed: asyncio.Event) -> None:
+    def __init__(
+        self,
+        session_id: str,
+        context: Context,
+        changed: asyncio.Event,
+        *,
+        redactor: Callable[[], Redactor] = Redactor.none,
+        holding: Callable[[], str | None] = lambda: None,
+    ) -> None:
         self._session_id = session_id
+        self._redactor = redactor
+        self._holding = holding
         self._context = context
         self._changed = changed
         self._writer: RecordWriter | None = None
         self._writing = asyncio.Lock()
         self._notes: list[tuple[datetime, str]] = []
         self._noting: asyncio.Task[None] | None = None
-        self._cleaners: dict[tuple[str | None, str], Cleaner] = {}
+        self._streams: _Streams = {}
+        self._left: list[dict[str, Any]] = []
+        """What streams held back when their connection broke, for the next batch."""
+        self._fed_seq = 0
         self._ends: dict[str, TurnEnd] = {}
         self._last_seq = 0
         self.is_ready = False
@@ -133,9 +180,14 @@ class Recording:
             writer.close()
 
     def attach(self, last_seq: int) -> None:
-        """A supervisor connected; it has records up to `last_seq`."""
+        """A supervisor connected; it has records up to `last_seq`.
+
+        It repeats what was not stored, so the streams begin anew, perhaps in the middle of a value.
+        """
         self._last_seq = last_seq
-        self._cleaners.clear()
+        if self._fed_seq <= self.stored_seq:  # otherwise some of it is repeated
+            self._left += _rest(self._streams)
+        self._streams = {}
         self.is_ready = False
         self.clone_fault = None
 
@@ -157,7 +209,7 @@ class Recording:
 
     def note(self, text: str) -> None:
         """A line of the host's own; written soon."""
-        self._notes.append((self._context.clock.now(), visible(text)))
+        self._notes.append((self._context.clock.now(), _clean(self._redactor(), text)))
         del self._notes[:-NOTES]
         if self._noting is None or self._noting.done():
             self._noting = asyncio.create_task(self._note(), name=f"notes {self._session_id}")
@@ -187,8 +239,12 @@ class Recording:
             channel: Where they come from.
             spoken: Called before a batch is acknowledged.
         """
-        async for batch in channel.batches():
-            entries = await asyncio.to_thread(self._entries, batch)
+        streams = self._streams
+        async for claims in channel.batches():
+            redactor = await self._permitted(channel)
+            if redactor is None:
+                return
+            batch, entries = await asyncio.to_thread(self._entries, claims, redactor, streams)
             while not await self._stored(entries):
                 if channel.closed.is_set():
                     return  # the sandbox repeats what was not acknowledged
@@ -198,20 +254,35 @@ class Recording:
             with contextlib.suppress(ChannelClosed):  # it is told when it comes back
                 await channel.ack(batch[-1].seq)
 
+    async def _permitted(self, channel: Channel) -> Redactor | None:
+        """Wait until all values are known that must not be stored; `None` when the channel closes first."""
+        while True:
+            why, redactor = self._holding(), self._redactor()
+            if why is None:
+                return redactor
+            self._lacks(why)
+            if channel.closed.is_set():
+                return None
+            await asyncio.sleep(RETRY_S)
+
     async def _stored(self, entries: list[dict[str, Any]]) -> bool:
-        """Store a batch; false while the disk does not take it."""
-        shortage: str | None = None
-        async with self._writing:
-            if self._writer is None:
-                return False
-            try:
-                await asyncio.to_thread(self._write, self._writer, entries)
-            except OSError as error:
-                shortage = str(error.strerror or error)
+        """Store a batch; false while the disk does not take it, or nothing may be stored."""
+        shortage = self._holding()
+        if shortage is None:
+            async with self._writing:
+                if self._writer is None:
+                    return False
+                try:
+                    await asyncio.to_thread(self._write, self._writer, entries)
+                except OSError as error:
+                    shortage = str(error.strerror or error)
+        self._lacks(shortage)
+        return shortage is None
+
+    def _lacks(self, shortage: str | None) -> None:
         if shortage != self.shortage:
             self.shortage = shortage
             self._changed.set()
-        return shortage is None
 
     def _write(self, writer: RecordWriter, entries: list[dict[str, Any]]) -> None:
         if shutil.disk_usage(self._context.home.path).free < RESERVE_BYTES:
@@ -223,42 +294,36 @@ class Recording:
             writer.append(at=now, source="sandbox", **entry)
         writer.sync()
 
-    def _entries(self, batch: list[Record]) -> list[dict[str, Any]]:
-        """What is stored of records; made once, however often storing is tried: cleaning remembers cut characters."""
-        entries: list[dict[str, Any]] = []
+    def _entries(
+        self, claims: list[Record], redactor: Redactor, streams: _Streams
+    ) -> tuple[list[Record], list[dict[str, Any]]]:
+        """The records without values, and what is stored of them.
+
+        Made once, however often storing is tried: redacting and cleaning remember what was cut.
+        """
+        self._fed_seq = claims[-1].seq
+        batch = [_without_values(record, redactor) for record in claims]
+        entries, self._left = self._left, []
         for record in batch:
             fields: dict[str, Any] = {}
             match record:
                 case OutputRecord():
-                    text = self._cleaner(record.turn_id, record.stream).feed(record.body)
+                    stream = _stream(streams, record.turn_id, record.stream, redactor)
+                    text = stream.feed(redactor, record.body)
                     fields = {"turn": record.turn_id, "stream": record.stream, "text": text}
                 case TurnEndedRecord():
-                    entries += self._rest(record.turn_id)
+                    entries += _rest(streams, record.turn_id)
                     fields = {"turn": record.turn_id, "data": record.data.model_dump()}
                 case TurnStartedRecord():
+                    for name in ("stdout", "stderr"):
+                        _stream(streams, record.turn_id, name, redactor, resuming=False)
                     fields = {"turn": record.turn_id, "data": record.data.model_dump()}
                 case StateRecord() | GapRecord():
                     fields["data"] = record.data.model_dump()
                 case NoteRecord():
                     fields["text"] = visible(record.data.text)
             entries.append({"kind": record.kind, "seq": record.seq, **fields})
-        return entries
-
-    def _cleaner(self, turn_id: str | None, stream: str) -> Cleaner:
-        cleaner = self._cleaners.setdefault((turn_id, stream), Cleaner())
-        while len(self._cleaners) > CLEANERS:  # a sandbox can make up any number of turns
-            del self._cleaners[next(iter(self._cleaners))]
-        return cleaner
-
-    def _rest(self, turn_id: str) -> list[dict[str, Any]]:
-        """What a turn's streams still hold back: the beginning of something that never came to its end."""
-        held = {key: self._cleaners.pop(key) for key in list(self._cleaners) if key[0] == turn_id}
-        texts = {stream: cleaner.feed(b"", final=True) for (_, stream), cleaner in held.items()}
-        return [
-            {"kind": "output", "turn": turn_id, "stream": stream, "text": text}
-            for stream, text in texts.items()
-            if text
-        ]
+        return batch, entries
 
     def _learn(self, batch: list[Record]) -> None:
         for record in batch:
@@ -274,3 +339,38 @@ class Recording:
                     # An older one tells of an attempt that broke off with an earlier host; the next is under way.
                     self.clone_fault = visible(record.data.message)
         self._changed.set()
+
+
+def _stream(streams: _Streams, turn_id: str | None, name: str, redactor: Redactor, *, resuming: bool = True) -> _Stream:
+    """A turn's stream. One whose turn was not seen to start may begin in the middle of a value."""
+    key = (turn_id, name)
+    if key not in streams:
+        streams[key] = _Stream(redactor.stream(resuming=resuming))
+    while len(streams) > STREAMS:  # a sandbox can make up any number of turns
+        del streams[next(iter(streams))]
+    return streams[key]
+
+
+def _rest(streams: _Streams, turn_id: str | None = None) -> list[dict[str, Any]]:
+    """What streams still hold back: those of one turn, which ends, or all."""
+    keys = [key for key in streams if turn_id is None or key[0] == turn_id]
+    texts = {key: streams.pop(key).rest() for key in keys}
+    return [
+        {"kind": "output", "turn": turn, "stream": name, "text": text} for (turn, name), text in texts.items() if text
+    ]
+
+
+def _clean(redactor: Redactor, text: str) -> str:
+    return redactor.text(visible(redactor.text(text)))
+
+
+def _without_values(record: Record, redactor: Redactor) -> Record:
+    """The record with markers in its texts; those of output come in pieces and are done elsewhere."""
+    match record:
+        case StateRecord() | TurnEndedRecord():
+            message = redactor.text(record.data.message, cut=True)
+            return record.model_copy(update={"data": record.data.model_copy(update={"message": message})})
+        case NoteRecord():
+            text = redactor.text(record.data.text, cut=True)
+            return record.model_copy(update={"data": record.data.model_copy(update={"text": text})})
+    return record

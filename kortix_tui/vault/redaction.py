@@ -98,13 +98,18 @@ class Redactor:
             at = span.end
         return b"".join((*parts, data[at:]))
 
-    def text(self, text: str) -> str:
-        """The same text with markers in place of values."""
+    def text(self, text: str, *, cut: bool = False) -> str:
+        """The same text with markers in place of values.
+
+        Args:
+            text: Any text.
+            cut: It is a piece of a longer one: it may begin and end in the middle of a value.
+        """
         if not self or len(text) * 4 < SHORTEST:
             return text
         raw = text.encode("utf-8", "surrogatepass")
-        clean = self.data(raw)
-        if clean is raw:
+        clean = self.stream(resuming=True).feed(raw, final=True) if cut else self.data(raw)
+        if clean == raw:
             return text
         try:
             return clean.decode("utf-8", "surrogatepass")
@@ -238,6 +243,7 @@ class RedactingStream:
         if not self.redactor:
             shown = whole[self._out :]
             self._kept, self._out, self._marked = b"", 0, 0
+            self._opening = self._opening and not whole
             return shown
         extra: list[_Span] = []
         if self._opening:

@@ -24,8 +24,11 @@ from kortix_tui.sandbox.frames import Welcome
 from kortix_tui.store.audit import SYSTEM
 from kortix_tui.store.database import Store
 from kortix_tui.store.records import Record, RecordReader
+from kortix_tui.vault.redaction import Redactor
 
 SESSION = "kaaaaaaaaaaa"
+VALUE = "tok_5f2c9a7e41d8b6300c"
+KNOWN = Redactor.of([("API-TOKEN", VALUE.encode())])
 
 
 async def nothing() -> None:
@@ -95,11 +98,11 @@ class Supervisor:
 
 
 @asynccontextmanager
-async def supervised(home: Home) -> AsyncIterator[Supervisor]:
+async def supervised(home: Home, **options: Any) -> AsyncIterator[Supervisor]:
     loop = LoopThread()
     store = Store(home)
     context = Context(store=store, settings=Settings(), actor=SYSTEM, loop=loop)
-    recording = Recording(SESSION, context, asyncio.Event())
+    recording = Recording(SESSION, context, asyncio.Event(), **options)
     ledger = Ledger(store, 0)
     await recording.open(ledger)
     supervisor = Supervisor(recording, home.records(SESSION))
@@ -183,7 +186,7 @@ async def test_a_sandbox_that_makes_up_turns_costs_no_memory(home: Home) -> None
             last = supervisor.end(f"t{number}", 0)
         await supervisor.until(last)
         assert len(supervisor.recording._ends) <= module.ENDS
-        assert len(supervisor.recording._cleaners) <= module.CLEANERS
+        assert len(supervisor.recording._streams) <= module.STREAMS
 
 
 async def test_what_a_stream_holds_back_is_stored_at_the_turns_end(home: Home) -> None:
@@ -192,3 +195,108 @@ async def test_what_a_stream_holds_back_is_stored_at_the_turns_end(home: Home) -
         await supervisor.until(supervisor.end("t1", 0))
     text = "".join(record.text for record in supervisor.stored())
     assert text.startswith("almost") and "[3" in text and "\x1b" not in text
+
+
+def text_of(found: list[Record]) -> str:
+    return "".join(record.text for record in found if record.kind == "output")
+
+
+@pytest.mark.parametrize("at", [1, 6, 7, 12, len(VALUE) - 1])
+async def test_a_value_is_not_stored_also_when_it_comes_in_pieces(home: Home, at: int) -> None:
+    async with supervised(home, redactor=lambda: KNOWN) as supervisor:
+        supervisor.output(f"one {VALUE[:at]}".encode())
+        supervisor.output(f"{VALUE[at:]} two\x1b[31m{VALUE}\x1b[m {VALUE[:5]}".encode())
+        await supervisor.until(supervisor.end("t1", 0))
+    text = text_of(supervisor.stored())
+    shown = VALUE[:at] if at < 8 else ""
+    assert text == f"one {shown}[redacted:API-TOKEN] two\x1b[31m[redacted:API-TOKEN]\x1b[m {VALUE[:5]}"
+
+
+@pytest.mark.parametrize("at", [7, 10, len(VALUE) - 8])
+async def test_a_value_that_is_cut_by_a_lost_connection(home: Home, at: int) -> None:
+    async with supervised(home, redactor=lambda: KNOWN) as supervisor:
+        await supervisor.until(supervisor.output(f"one {VALUE[:at]}".encode()))
+        await supervisor.leave()
+        await supervisor.connect()
+        supervisor.output(f"{VALUE[at:]} two".encode())
+        await supervisor.until(supervisor.end("t1", 0))
+    text = text_of(supervisor.stored())
+    assert VALUE[at:] not in text and text.startswith("one ") and text.endswith("[redacted:API-TOKEN] two")
+
+
+async def test_ordinary_text_that_looked_like_a_value_is_kept_over_a_lost_connection(home: Home) -> None:
+    async with supervised(home, redactor=lambda: KNOWN) as supervisor:
+        await supervisor.until(supervisor.output(b"one tok_5f2c9"))
+        assert text_of(supervisor.stored()) == "one "
+        await supervisor.leave()
+        await supervisor.connect()
+        await supervisor.until(supervisor.output(b"00 two"))
+    assert text_of(supervisor.stored()) == "one tok_5f2c900 two"
+
+
+@pytest.mark.parametrize("length", [11, 12, len(VALUE) - 1])
+async def test_a_turn_that_ends_within_a_value(home: Home, length: int) -> None:
+    async with supervised(home, redactor=lambda: KNOWN) as supervisor:
+        supervisor.output(f"one {VALUE[:length]}".encode())
+        await supervisor.until(supervisor.end("t1", 0))
+    shown = VALUE[:length] if length < 12 else "[redacted:API-TOKEN]"
+    assert text_of(supervisor.stored()) == f"one {shown}"
+
+
+async def test_no_value_passes_in_what_the_supervisor_says(home: Home) -> None:
+    said = f"could not start: {VALUE} and {VALUE[:15]}"
+    async with supervised(home, redactor=lambda: KNOWN) as supervisor:
+        supervisor.send("note", data={"text": said})
+        supervisor.send("state", data={"name": "clone_failed", "message": said})
+        ended = {"exit_code": None, "signal": None, "reason": "not_started", "message": said}
+        await supervisor.until(supervisor.send("turn_ended", turn_id="t1", data=ended))
+        supervisor.recording.note(f"git said {VALUE}")
+        end = supervisor.recording.turn_end("t1")
+        assert supervisor.recording.clone_fault == "could not start: [redacted:API-TOKEN] and [redacted:API-TOKEN]"
+        assert end is not None and end.message is not None and VALUE[:12] not in end.message
+    found = supervisor.stored()
+    assert not any(VALUE[:12] in record.model_dump_json() for record in found)
+    assert "git said [redacted:API-TOKEN]" in [record.text for record in found]
+
+
+async def test_nothing_is_stored_while_the_values_are_not_known(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What comes meanwhile waits in the sandbox, and is redacted with what is known afterwards."""
+    monkeypatch.setattr(module, "RETRY_S", 0.01)
+    locked: list[str] = []
+    options = {"redactor": lambda: Redactor.none() if locked else KNOWN, "holding": lambda: next(iter(locked), None)}
+    async with supervised(home, **options) as supervisor:
+        await supervisor.until(supervisor.output(f"one {VALUE[:15]}".encode()))
+        locked.append("the vault is locked")
+        last = supervisor.output(f"{VALUE[15:]} two {VALUE}".encode())
+        async with asyncio.timeout(20):
+            while supervisor.recording.shortage is None:
+                await asyncio.sleep(0.005)
+        supervisor.recording.note("the vault was locked")
+        async with asyncio.timeout(20):
+            while not any(record.kind == "note" for record in supervisor.stored()):
+                await asyncio.sleep(0.005)
+        assert supervisor.recording.shortage == "the vault is locked"
+        assert supervisor.acked == 1 and text_of(supervisor.stored()) == "one "
+        locked.clear()
+        await supervisor.until(last)
+        assert supervisor.recording.shortage is None
+    assert text_of(supervisor.stored()) == "one [redacted:API-TOKEN] two [redacted:API-TOKEN]"
+
+
+async def test_a_sandbox_can_leave_while_nothing_may_be_stored(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "RETRY_S", 0.01)
+    async with supervised(home, holding=lambda: "the vault is locked") as supervisor:
+        supervisor.output(b"one")
+        async with asyncio.timeout(20):
+            while supervisor.recording.shortage is None:
+                await asyncio.sleep(0.005)
+    assert supervisor.stored() == []
+
+
+async def test_a_value_that_is_added_while_a_turn_runs(home: Home) -> None:
+    known = [Redactor.none()]
+    async with supervised(home, redactor=lambda: known[-1]) as supervisor:
+        await supervisor.until(supervisor.output(b"one "))
+        known.append(KNOWN)
+        await supervisor.until(supervisor.output(VALUE.encode()))
+    assert text_of(supervisor.stored()) == "one [redacted:API-TOKEN]"
