@@ -12,11 +12,13 @@ from kortix_tui.base.errors import Ambiguous, KortixError, NotFound, Refused
 from kortix_tui.base.text import visible_line
 from kortix_tui.repository.source import is_url, locate_checkout
 from kortix_tui.runtime.context import Context
+from kortix_tui.runtime.sessions import EDIT_ORIGIN
 from kortix_tui.runtime.views import ProjectDetail
 from kortix_tui.store.models import Project
 
 ADD_DEADLINE_S = 900.0
 READ_DEADLINE_S = 60.0
+_WORK = f"FROM sessions WHERE project_id = ? AND removed_at IS NULL AND origin != '{EDIT_ORIGIN}'"
 
 
 class AddProject(BaseModel):
@@ -107,7 +109,7 @@ class Projects:
                 state = inspect_source(Path(project.source)).model_dump(mode="json")
             except KortixError as error:
                 problem = str(error)
-        sessions = store.one("SELECT count(*) FROM sessions WHERE project_id = ? AND removed_at IS NULL", (project.id,))
+        sessions = store.one(f"SELECT count(*) {_WORK}", (project.id,))
         changes = store.one(
             "SELECT count(*) FROM change_requests WHERE project_id = ? AND status = 'open'", (project.id,)
         )
@@ -166,9 +168,7 @@ class Projects:
         """
         project, context = self.find(slug), self._context
         with context.store.write() as tx:
-            live = tx.execute(
-                "SELECT count(*) FROM sessions WHERE project_id = ? AND removed_at IS NULL", (project.id,)
-            ).fetchone()[0]
+            live = tx.execute(f"SELECT count(*) {_WORK}", (project.id,)).fetchone()[0]
             if live:
                 raise Refused(
                     f"Project {slug} still has {live} session{'s' if live != 1 else ''}.",

@@ -17,6 +17,7 @@ from kortix_tui.review.decision import DecideChange
 from kortix_tui.review.merging import Merging
 from kortix_tui.runtime.adding import add_project
 from kortix_tui.runtime.context import Context, Failure
+from kortix_tui.runtime.editing import Editing
 from kortix_tui.runtime.ledger import Ledger
 from kortix_tui.runtime.preparing import Preparing
 from kortix_tui.runtime.projects import AddProject
@@ -46,6 +47,7 @@ class Requests:
             "project.create": self._add_project,
             "change_request.merge": self._merge,
             "session.rescue.join": self._join_rescue,
+            "manifest.edit": Editing(context, ledger, preparing).edit,
         }
 
     def look(self, tasks: asyncio.TaskGroup) -> None:

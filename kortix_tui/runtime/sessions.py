@@ -21,6 +21,8 @@ MAX_PROMPT_BYTES: Final = 8 * 1024 * 1024
 MIN_PREFIX: Final = 4
 JOIN_S: Final = 120.0
 LOOK_S: Final = 10.0
+EDIT_ORIGIN: Final = "edit"
+"""Sessions that the host made for an edit of the manifest: a branch and a change request, no agent and no sandbox."""
 
 _VIEW = (
     f"SELECT {', '.join('s.' + name for name in Session.model_fields)}, p.slug,"
@@ -57,14 +59,14 @@ class Sessions:
     # Reading
 
     def list(self, *, project: Project | None = None, removed: bool = False) -> list[SessionView]:
-        """Sessions, newest first; removed ones only on request."""
+        """Sessions, newest first; removed ones, and those that are only an edit of the manifest, on request."""
         self._context.reading("session.list", scope=f"project {project.slug}" if project else "all projects")
         clauses, values = ["1"], list[str]()
         if project is not None:
             clauses.append("s.project_id = ?")
             values.append(project.id)
         if not removed:
-            clauses.append("s.removed_at IS NULL")
+            clauses.append(f"s.removed_at IS NULL AND s.origin != '{EDIT_ORIGIN}'")
         query = f"{_VIEW} WHERE {' AND '.join(clauses)} ORDER BY s.created_at DESC, s.id"
         return [SessionView.of(row) for row in self._context.store.all(query, values)]
 
@@ -207,6 +209,7 @@ class Sessions:
             Refused: A turn runs and `queue` is off, or the session was removed.
         """
         body, view, context = _checked_prompt(text), self.find(reference), self._context
+        _check_agent(view)
         with context.store.write() as tx:
             row = tx.execute("SELECT wanted, removed_at FROM sessions WHERE id = ?", (view.id,)).fetchone()
             if row[1] is not None or row[0] == Wanted.REMOVED:
@@ -264,6 +267,7 @@ class Sessions:
         view = self.find(reference)
         if view.removed_at is not None or view.wanted is Wanted.REMOVED:
             raise Refused(f"Session {view.id} was removed.", hint="Start a new one with `kortix sessions new`.")
+        _check_agent(view)
         return self._want(reference, Wanted.RUNNING, "session.start")
 
     def remove(self, reference: str) -> SessionView:
@@ -327,6 +331,14 @@ class Sessions:
             (identity, session_id, text, tx.now_text, session_id),
         )
         return identity
+
+
+def _check_agent(view: SessionView) -> None:
+    if view.origin == EDIT_ORIGIN:
+        raise Refused(
+            f"Session {view.id} is an edit of the manifest: it has no agent.",
+            hint="Review its change request: `kortix cr ls`.",
+        )
 
 
 def _checked_prompt(text: str) -> str:
