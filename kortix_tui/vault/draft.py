@@ -25,7 +25,7 @@ class Draft:
 
     def __init__(self, body: Body, keys: RootKeys, clock: Clock) -> None:
         self._body = body
-        self._keys = keys
+        self._keys = keys.extended()
         self._clock = clock
         self._recs = dict(body.recs)
         self._deks = dict(body.header.deks)
@@ -33,13 +33,16 @@ class Draft:
         self._anchor = body.header.anchor
         self._used: dict[tuple[str, str, str], str] | None = None
         self._changed = False
-        self.joined: dict[str, bytearray] = {}
-        """Personal roots of people who get their first slot by this change."""
 
     @property
     def generation(self) -> int:
         """The generation that this change makes."""
         return self._body.header.gen + 1
+
+    @property
+    def personal(self) -> dict[str, bytearray]:
+        """Personal roots, with those of people who get their first slot by this change."""
+        return self._keys.personal
 
     def metas(self) -> tuple[RecordMeta, ...]:
         """All metadata as it stands now, with what this change has done so far."""
@@ -113,14 +116,14 @@ class Draft:
         Raises:
             SealedForOther: The owner has slots, but has not opened the vault: nobody else can hand on their key.
         """
-        personal = self._keys.personal.get(new.owner) or self.joined.get(new.owner)
+        personal = self._keys.personal.get(new.owner)
         if personal is None:
             if any(slot.info.owner == new.owner for slot in self._slots.values()):
                 raise SealedForOther(
                     f"{new.owner} has slots already, and only {new.owner} can add another.",
                     hint=f"{new.owner} must unlock the vault with a slot of their own first.",
                 )
-            personal = self.joined[new.owner] = random_key()
+            personal = self._keys.personal[new.owner] = random_key()
         now = self._clock.now()
         slot = make_slot(self._body.header.id, new, now, self._keys.root, personal)
         self._slots[slot.info.id] = slot
@@ -167,7 +170,7 @@ class Draft:
         fields = {
             "gen": self.generation,
             "slots": tuple(self._slots.values()),
-            "deks": self._deks,
+            "deks": {scope: dek for scope, dek in self._deks.items() if person_of(scope) in owners | {None}},
             "anchor": self._anchor,
         }
         return Body(self._body.header.model_copy(update=fields), self._recs)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Annotated, Self
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -46,12 +46,11 @@ class RootKeys:
         personal: The personal root of each person who has opened the vault.
     """
 
-    __slots__ = ("personal", "root", "wiped")
+    __slots__ = ("personal", "root")
 
     def __init__(self, root: bytearray, personal: dict[str, bytearray]) -> None:
         self.root = root
         self.personal = personal
-        self.wiped = False
 
     @classmethod
     def fresh(cls, people: frozenset[str]) -> Self:
@@ -60,6 +59,15 @@ class RootKeys:
 
     def __repr__(self) -> str:
         return f"<RootKeys of {', '.join(sorted(self.personal))}>"
+
+    def extended(self) -> RootKeys:
+        """The same keys, to which those of more people can be added without anybody else having them."""
+        return RootKeys(self.root, dict(self.personal))
+
+    @property
+    def wiped(self) -> bool:
+        """Whether they were overwritten, also those that `extended` shares."""
+        return not any(self.root)
 
     @property
     def file_key(self) -> bytes:
@@ -113,9 +121,14 @@ class RootKeys:
         person = person_of(scope)
         return person is None or person in self.personal
 
+    def retain(self, people: Set[str]) -> None:
+        """Forget the personal roots of all others: who comes back after their last slot was removed gets a new one."""
+        for person in self.personal.keys() - people:
+            key = self.personal.pop(person)
+            key[:] = bytes(len(key))
+
     def wipe(self) -> None:
         """Overwrite all keys."""
-        self.wiped = True
         for key in (self.root, *self.personal.values()):
             key[:] = bytes(len(key))
         self.personal.clear()

@@ -65,6 +65,11 @@ class Header(BaseModel):
             raise ValueError("two slots have one id")
         return self
 
+    @property
+    def owners(self) -> frozenset[str]:
+        """Everybody who has a slot."""
+        return frozenset(slot.info.owner for slot in self.slots)
+
 
 @dataclass(frozen=True)
 class Body:

@@ -26,7 +26,8 @@ from kortix_tui.vault.errors import UnsafePlace, VaultBusy, VaultExists, corrupt
 from kortix_tui.vault.layout import MAX_FILE_BYTES
 
 LOCK_WAIT_S: Final = 10.0
-_POLL_S: Final = 0.005
+_POLL_S: Final = 0.0005
+"""Shorter than a write, so that a writer in a tight loop does not keep the others out."""
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
 _WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _REMOTE: Final = re.compile(r"nfs\d?|cifs|smb\w*|afs|9p|ncpfs|fuse\.(?:sshfs|smb\w*|davfs\d?|rclone|glusterfs)")

@@ -248,7 +248,8 @@ class Vault:
                     raise locked()
                 if new := draft.finish():
                     self._write(new, keys, Previous.LINK)
-                    keys.personal.update(draft.joined)
+                    keys.personal.update(draft.personal)
+                    keys.retain(new.header.owners)
 
     def rekey(self, keys: Sequence[NewSlot]) -> None:
         """Replace the root key, all data keys and all slots, and seal every secret anew, in one write.
@@ -337,6 +338,7 @@ class Vault:
         if not is_authentic(data, keys.file_key):
             raise tampered("its seal is broken")
         self._accept(loaded)
+        keys.retain(loaded.body.header.owners)
 
     def _accept(self, loaded: _Loaded) -> None:
         """Make an authentic file the current one, unless it is older than one that was seen."""
