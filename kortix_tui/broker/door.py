@@ -8,25 +8,38 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import re
 from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from kortix_tui.base.errors import Conflict, DeadlineExceeded, InvalidInput, KortixError, NotFound, Refused
+from kortix_tui.base.errors import (
+    Conflict,
+    DeadlineExceeded,
+    InvalidInput,
+    KortixError,
+    NotFound,
+    Refused,
+    VaultFailed,
+)
 from kortix_tui.broker.http import Request, Response, Upgrade, error_response, json_response, read_body
-from kortix_tui.broker.services import ChangeProposal, DoorServices
+from kortix_tui.broker.services import ChangeProposal, DoorServices, SecretWish
 from kortix_tui.sandbox.channel import Channel
 
 PROTOCOL = "kortix/1"
 BODY_LIMIT = 8 << 20
 _GIT = "/v1/git/repo.git/"
+_SECRET_REQUEST = re.compile(r"/v1/agent/secrets/request/([a-z0-9_]{1,64})")
 _STATUS: tuple[tuple[type[KortixError], int], ...] = (
     (NotFound, 404),
     (InvalidInput, 422),
     (Conflict, 409),
     (Refused, 403),
+    (VaultFailed, 503),
     (DeadlineExceeded, 504),
 )
+M = TypeVar("M", bound=BaseModel)
 Verb = Callable[[Request], Awaitable[Response]]
 
 
@@ -46,6 +59,8 @@ class Door:
             ("GET", "/v1/agent/cr"): self._changes,
             ("POST", "/v1/agent/cr"): self._open_change,
             ("POST", "/v1/agent/cr/merge"): self._merge,
+            ("GET", "/v1/agent/secrets"): self._secrets,
+            ("POST", "/v1/agent/secrets/request"): self._request_secret,
         }
 
     async def handle(self, request: Request) -> Response | Upgrade:
@@ -59,6 +74,8 @@ class Door:
         try:
             if request.path.startswith(_GIT):
                 return await self._git(request)
+            if request.method == "GET" and (asked := _SECRET_REQUEST.fullmatch(request.path)):
+                return _model(200, await self._services.secrets.report(asked[1]))
             verb = self._verbs.get((request.method, request.path))
             if verb is None:
                 return error_response(404, "not_found", "There is no such verb for agents.")
@@ -99,13 +116,14 @@ class Door:
         return json_response(200, [change.model_dump(mode="json") for change in changes])
 
     async def _open_change(self, request: Request) -> Response:
-        try:
-            proposal = ChangeProposal.model_validate_json(await read_body(request, BODY_LIMIT))
-        except ValidationError as error:
-            fault = error.errors(include_url=False, include_input=False)[0]
-            where = ".".join(str(part) for part in fault["loc"]) or "body"
-            raise InvalidInput(f"{where}: {fault['msg']}.") from error
-        return _model(201, await self._services.open_change(proposal))
+        return _model(201, await self._services.open_change(await _read(request, ChangeProposal)))
+
+    async def _secrets(self, request: Request) -> Response:
+        secrets = await self._services.secrets.list()
+        return json_response(200, [secret.model_dump(mode="json") for secret in secrets])
+
+    async def _request_secret(self, request: Request) -> Response:
+        return _model(201, await self._services.secrets.request(await _read(request, SecretWish)))
 
     async def _merge(self, request: Request) -> Response:
         await self._services.deny_merge()
@@ -115,6 +133,15 @@ class Door:
             "merge is default-deny for agents",
             "Open a change request; a person merges it.",
         )
+
+
+async def _read(request: Request, model: type[M]) -> M:
+    try:
+        return model.model_validate_json(await read_body(request, BODY_LIMIT))
+    except ValidationError as error:
+        fault = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part) for part in fault["loc"]) or "body"
+        raise InvalidInput(f"{where}: {fault['msg']}.") from error
 
 
 def _same(given: str | None, wanted: str) -> bool:

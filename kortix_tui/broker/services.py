@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
-from typing import Annotated, Protocol
+from enum import StrEnum
+from typing import Annotated, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from kortix_tui.base.words import Exposure, SecretRequestState
 from kortix_tui.repository.door import DoorAnswer
 from kortix_tui.sandbox.channel import Channel
 
@@ -46,6 +48,73 @@ class ChangeProposal(BaseModel):
     head_commit: Annotated[str, Field(pattern=r"^(?:[0-9a-f]{40}|[0-9a-f]{64})$")]
 
 
+class SecretState(StrEnum):
+    """What a session has of a secret. Only the first three are, or will be, values in its sandbox."""
+
+    DELIVERED = "delivered"
+    GRANTED = "granted"
+    SHADOWED = "shadowed"
+    NOT_GRANTED = "not granted"
+    MISSING = "missing"
+    CONNECTOR = "connector only"
+    EGRESS = "egress only"
+    KEPT = "kept on the host"
+
+
+class SecretInfo(BaseModel):
+    """What an agent may know of a secret; never its value.
+
+    Attributes:
+        name: The environment variable; unknown where the secret is missing.
+        state: `granted` comes with the next prompt; `shadowed` gives way to another one of the same name; `missing` is
+            named by the agent's grant and not stored.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    identifier: str
+    name: str | None
+    exposure: Exposure | None
+    state: SecretState
+
+
+class SecretWish(BaseModel):
+    """What an agent sends to ask a person for a value."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    identifier: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,127}$")]
+    exposure: Literal[Exposure.CONNECTOR, Exposure.ENVIRONMENT] = Exposure.CONNECTOR
+    reason: Annotated[str, Field(max_length=500)] = ""
+
+
+class SecretReport(BaseModel):
+    """What became of such a request."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str
+    identifier: str
+    exposure: Exposure
+    state: SecretRequestState
+
+
+class SecretService(Protocol):
+    """The session's secrets, without their values."""
+
+    async def list(self) -> list[SecretInfo]:
+        """Every secret that the session may know of."""
+        ...
+
+    async def request(self, wish: SecretWish, /) -> SecretReport:
+        """Ask a person for a value."""
+        ...
+
+    async def report(self, request_id: str, /) -> SecretReport:
+        """What became of a request of this session."""
+        ...
+
+
 class GitService(Protocol):
     """Smart HTTP for the session's repository."""
 
@@ -72,6 +141,11 @@ class DoorServices(Protocol):
     @property
     def git(self) -> GitService | None:
         """The repository; `None` for an agent without access to it."""
+        ...
+
+    @property
+    def secrets(self) -> SecretService:
+        """The secret verbs."""
         ...
 
     async def supervise(self, channel: Channel) -> None:

@@ -38,11 +38,15 @@ _LOST_PUSH = (
 )
 """Git's words for a host that went away in the middle of a push."""
 _ANSWER_LIMIT = 4 << 20
+_ANSWER_LOOK_S = 2.0
+_WAIT_S = 3600.0
 _EXAMPLES = """\
 examples:
   kortix cr open --title "Charge in a currency" --description "What changed, why, how it was tested."
   kortix cr ls
   kortix cr show 3
+  kortix secrets ls
+  kortix secrets request STRIPE_API_KEY --reason "To run the payment tests." --scope environment
   kortix info --json
 
 Commit your work before you open a change request. A person reviews and merges it.
@@ -224,6 +228,39 @@ def merge_change(options: argparse.Namespace) -> NoReturn:
     raise Failed("merge is default-deny for agents", code="agent_human_only_action")
 
 
+def list_secrets(options: argparse.Namespace) -> Any:
+    """What this session has of the project's secrets, without their values."""
+    return ask("GET", "secrets")
+
+
+def request_secret(options: argparse.Namespace) -> Any:
+    """Ask a person for a value, and wait for the answer if that is wanted."""
+    wish = {"identifier": options.name, "exposure": options.scope, "reason": options.reason}
+    asked = ask("POST", "secrets/request", wish)
+    until = time.monotonic() + options.timeout
+    while options.wait and asked.get("state") == "open":
+        if time.monotonic() > until:
+            raise Failed(
+                f"Nobody has answered within {options.timeout:g} s; the request stays open.",
+                "Go on with what needs no secret, or end your answer: it can be provided later.",
+                "timeout",
+            )
+        time.sleep(_ANSWER_LOOK_S)
+        asked = ask("GET", f"secrets/request/{asked['id']}")
+    if asked.get("state") == "declined":
+        raise Failed(f"A person declined to give {asked.get('identifier')}.", code="declined")
+    return asked
+
+
+def set_secret(options: argparse.Namespace) -> NoReturn:
+    """Storing values is for people."""
+    raise Failed(
+        "Only a person stores values, outside of this sandbox.",
+        "Ask for it: kortix secrets request NAME --reason TEXT",
+        "agent_human_only_action",
+    )
+
+
 def info(options: argparse.Namespace) -> Any:
     """Facts about this session."""
     return ask("GET", "session")
@@ -235,11 +272,36 @@ def warn(message: str) -> None:
 
 
 def describe(answer: Any) -> str:
-    """An answer for people: one change a line, or one fact a line."""
-    if isinstance(answer, list):
-        lines = [f"#{one.get('number')}  {one.get('status')}  {one.get('title')}" for one in answer]
-        return "\n".join(lines) or "There are no change requests."
+    """Facts for people, one a line."""
     return "\n".join(f"{key.replace('_', ' ')}: {value}" for key, value in answer.items() if value is not None)
+
+
+def describe_changes(answer: Any) -> str:
+    """Change requests, one a line."""
+    lines = [f"#{one.get('number')}  {one.get('status')}  {one.get('title')}" for one in answer]
+    return "\n".join(lines) or "There are no change requests."
+
+
+def describe_secrets(answer: Any) -> str:
+    """Secrets, one a line: identifier, state, environment variable."""
+    if not answer:
+        return "There are no secrets that this session may know of."
+    width = max(len(str(one.get("identifier"))) for one in answer)
+    lines = []
+    for one in answer:
+        name = f"  ${one['name']}" if one.get("state") in ("delivered", "granted") else ""
+        lines.append(f"{one.get('identifier')!s:{width}}  {one.get('state')}{name}")
+    return "\n".join(lines)
+
+
+def describe_request(answer: Any) -> str:
+    """What became of a request."""
+    name, scope = answer.get("identifier"), answer.get("exposure")
+    if answer.get("state") != "provided":
+        return f"A person was asked for {name} ({scope}). Request {answer.get('id')} is {answer.get('state')}."
+    if scope != "environment":
+        return f"{name} was provided. It stays on the host."
+    return f"{name} was provided. It comes with the next prompt, if the agent's grant names it: kortix secrets ls"
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -251,22 +313,43 @@ def _parser() -> argparse.ArgumentParser:
     )
     nouns = parser.add_subparsers(dest="noun", required=True, metavar="COMMAND")
     facts = nouns.add_parser("info", parents=[shared], help="this session: project, branch, base branch")
-    facts.set_defaults(run=info)
+    facts.set_defaults(run=info, describe=describe)
     change = nouns.add_parser("cr", help="change requests", epilog=_EXAMPLES, formatter_class=form)
     verbs = change.add_subparsers(dest="verb", required=True, metavar="VERB")
     opening = verbs.add_parser("open", parents=[shared], help="push the commits and propose them to a person")
     opening.add_argument("--title", required=True, help="one line: what changes")
     opening.add_argument("--description", default="", help="what changed, why, and how it was tested")
     opening.add_argument("--no-push", action="store_true", help="the branch was pushed already")
-    opening.set_defaults(run=open_change)
-    verbs.add_parser("ls", parents=[shared], help="this session's change requests").set_defaults(run=list_changes)
+    opening.set_defaults(run=open_change, describe=describe)
+    listing = verbs.add_parser("ls", parents=[shared], help="this session's change requests")
+    listing.set_defaults(run=list_changes, describe=describe_changes)
     showing = verbs.add_parser("show", parents=[shared], help="one change request")
     showing.add_argument("number", type=int)
-    showing.set_defaults(run=show_change)
+    showing.set_defaults(run=show_change, describe=describe)
     merging = verbs.add_parser("merge", parents=[shared], help="refused: only a person merges")
     merging.add_argument("number", type=int, nargs="?")
-    merging.set_defaults(run=merge_change)
+    merging.set_defaults(run=merge_change, describe=describe)
+    _add_secrets(nouns.add_parser("secrets", help="secrets, without their values"), shared)
     return parser
+
+
+def _add_secrets(secrets: argparse.ArgumentParser, shared: argparse.ArgumentParser) -> None:
+    verbs = secrets.add_subparsers(dest="verb", required=True, metavar="VERB")
+    listing = verbs.add_parser("ls", parents=[shared], help="which there are, and which this session has")
+    listing.set_defaults(run=list_secrets, describe=describe_secrets)
+    asking = verbs.add_parser("request", parents=[shared], help="ask a person for a value, which you never see typed")
+    asking.add_argument("name", metavar="NAME", help="the identifier, such as STRIPE_API_KEY")
+    asking.add_argument("--reason", default="", help="what it is needed for, at most 500 characters")
+    asking.add_argument(
+        "--scope", choices=("connector", "environment"), default="connector",
+        help="connector: it stays on the host (the default); environment: your programs can read it",
+    )  # fmt: skip
+    asking.add_argument("--wait", action="store_true", help="return when a person has answered")
+    asking.add_argument("--timeout", type=float, default=_WAIT_S, metavar="SECONDS", help="wait so long at most")
+    asking.set_defaults(run=request_secret, describe=describe_request)
+    setting = verbs.add_parser("set", parents=[shared], help="refused: only a person stores values")
+    setting.add_argument("words", nargs="*", help=argparse.SUPPRESS)
+    setting.set_defaults(run=set_secret, describe=describe)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -281,7 +364,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         else:
             print(f"kortix: {error.message}" + (f"\n{error.hint}" if error.hint else ""), file=sys.stderr)
         return 1
-    print(json.dumps(answer, indent=2) if options.json else describe(answer))
+    print(json.dumps(answer, indent=2) if options.json else options.describe(answer))
     return 0
 
 

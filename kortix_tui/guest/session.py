@@ -39,6 +39,11 @@ def log(message: str) -> None:
     sys.stderr.flush()
 
 
+def told(error: BaseException) -> str:
+    """An error for the log. One about an encoding carries the whole text that failed, which may be a secret."""
+    return type(error).__name__ if isinstance(error, UnicodeError) else repr(error)
+
+
 class Session:
     """One sandbox's life from start to stop.
 
@@ -118,8 +123,8 @@ class Session:
 
     def _finished(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            log(f"a task failed: {task.exception()!r}")
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log(f"a task failed: {told(error)}")
 
     # --- records
 
@@ -171,7 +176,7 @@ class Session:
                     problem = str(error)
                     log(f"no channel: {problem}")
             except (OSError, ValueError) as error:  # a full disk, or a host that does not speak the protocol
-                log(f"the channel failed: {error!r}")
+                log(f"the channel failed: {told(error)}")
             await asyncio.sleep(pause)
             pause = min(pause * 2, _BACKOFF_S[1])
 
@@ -193,7 +198,7 @@ class Session:
             try:
                 handler(link, header, body)
             except (KeyError, TypeError, ValueError) as error:
-                log(f"a bad {kind!r} frame: {error!r}")
+                log(f"a bad {kind!r} frame: {told(error)}")
 
     def _hello(self) -> dict[str, Any]:
         return {

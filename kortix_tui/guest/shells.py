@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Coroutine, Mapping
 
+from kortix_tui.guest import turns
 from kortix_tui.guest.children import Children
 from kortix_tui.guest.identity import Identity
 from kortix_tui.guest.link import Link
@@ -29,12 +30,17 @@ class Shells:
         self._open: dict[str, Shell] = {}
 
     def open(self, link: Link, header: Mapping[str, Any], folder: str, environment: Mapping[str, str]) -> None:
-        """Open one, or say in it why it cannot be."""
+        """Open one, or say in it why it cannot be.
+
+        Raises:
+            ValueError: The header is not one.
+        """
         shell_id = str(header["id"])
         if shell_id in self._open:
             return
         shell = Shell(shell_id, self._identity, self._children)
-        everything = {**environment, "TERM": str(header.get("term") or "xterm-256color")}
+        term = str(header.get("term") or "xterm-256color")
+        everything = {**turns.read_environment(header), **environment, "TERM": term}
         try:
             if len(self._open) >= _MOST:
                 raise OSError(0, "too many shells are open")

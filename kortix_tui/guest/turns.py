@@ -79,6 +79,24 @@ class TurnBook:
         os.close(self._descriptor)
 
 
+def read_environment(header: Mapping[str, Any]) -> dict[str, str]:
+    """The variables that an order brings. Values may be secret: no message shows one.
+
+    Raises:
+        ValueError: They are not names and texts that a program can be started with.
+    """
+    given = header.get("environment") or {}
+    pairs = given.items() if isinstance(given, dict) else [("", given)]
+    for name, value in pairs:
+        try:
+            fits = bool(name) and "=" not in name and b"\0" not in os.fsencode(name) + os.fsencode(value)
+        except (TypeError, UnicodeError):
+            fits = False
+        if not fits:  # not while another error is handled: one of an encoding carries the whole text
+            raise ValueError("environment must be names and texts")
+    return given
+
+
 class Order:
     """What the host asks of a turn.
 
@@ -92,15 +110,15 @@ class Order:
     def __init__(self, header: Mapping[str, Any]) -> None:
         self.turn_id: str = header.get("turn_id", "")
         self.command: list[str] = header.get("command", [])
-        self.environment: dict[str, str] = header.get("environment") or {}
+        self.environment = read_environment(header)
         self.folder: str = header.get("cwd") or ""
         self.prompt_in: list[str] = header.get("prompt_in") or []
         self.prompt = bytearray()
         if not isinstance(self.turn_id, str) or not _TURN_ID.match(self.turn_id):
             raise ValueError("turn_id is not one")
-        words = [*self.command, *self.environment, *self.environment.values(), self.folder]
+        words = [*self.command, self.folder]
         if not self.command or not all(isinstance(word, str) and "\0" not in word for word in words):
-            raise ValueError("command, environment and cwd must be text")
+            raise ValueError("command and cwd must be text")
 
     def add_prompt(self, piece: bytes) -> None:
         """Take the next part of the prompt."""

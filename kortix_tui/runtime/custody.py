@@ -54,7 +54,8 @@ class Custody:
         self.ledger = ledger
         self._changed = changed
         self._vault: Vault | None = None
-        self._state = VaultState.MISSING
+        # Until it is known better: what a session prints must not be stored before values can be found in it.
+        self._state = VaultState.LOCKED if context.home.vault.exists() else VaultState.MISSING
         self._settled = asyncio.Event()
         self._writing = asyncio.Lock()
         self._redactor = Redactor.none()
@@ -145,6 +146,15 @@ class Custody:
         raise VaultLocked(
             f"The vault is {self._state.value}: nothing is released from it.", hint="See: kortix vault status"
         )
+
+    @property
+    def steady(self) -> asyncio.Lock:
+        """While somebody holds it, no value changes and the vault is neither opened nor locked.
+
+        Whoever gives out a value holds it while that is written down: a change in between would not know that the
+        old value has to be found in texts for longer.
+        """
+        return self._writing
 
     def metas(self) -> tuple[RecordMeta, ...]:
         """Every secret in use, as the vault's authenticated body has it.

@@ -8,6 +8,7 @@ from typing import Final
 
 from kortix_tui.base.errors import Refused
 from kortix_tui.base.settings import Settings
+from kortix_tui.store.audit import Actor
 
 AGENT_VARIABLES: Final = (
     "CLAUDECODE",
@@ -27,6 +28,18 @@ def agent_environment(environment: Mapping[str, str]) -> str | None:
         if name in AGENT_VARIABLES or name.startswith(AGENT_PREFIXES):
             return name
     return None
+
+
+def is_attended(actor: Actor, environment: Mapping[str, str] | None = None) -> bool:
+    """Whether a person acts, as far as a process can tell: at a terminal, and not by way of an agent program.
+
+    Args:
+        actor: Who acts. The console has a terminal by itself.
+        environment: Defaults to the process's own.
+    """
+    if agent_environment(os.environ if environment is None else environment) is not None:
+        return False
+    return actor.kind == "human" and (actor.tty is not None or actor.via == "console")
 
 
 def check_decision(

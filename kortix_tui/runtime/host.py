@@ -178,7 +178,10 @@ class Leading:
                     self._places.hold(session_id)
                 elif wanted == Wanted.RUNNING:
                     self._places.join(session_id)
-                runner = Runner(session_id, self._context, self._ledger, self._provider, self._preparing, self._places)
+                runner = Runner(
+                    session_id, self._context, self._ledger, self._provider, self._preparing, self._places,
+                    self._custody,
+                )  # fmt: skip
                 self._runners[session_id] = runner
                 tasks.create_task(self._keep(runner), name=f"runner {session_id}")
 
@@ -249,4 +252,4 @@ class Leading:
             raise KortixError(
                 f"Session {session_id} is not running.", hint=f"Wake it: kortix sessions resume {session_id}"
             )
-        return await runner.link.open_shell(rows, columns, term)
+        return await runner.open_shell(rows, columns, term)

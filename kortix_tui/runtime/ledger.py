@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from kortix_tui.base.clock import to_text
-from kortix_tui.base.words import Activity, Outcome, PromptState, SessionStatus, Wanted
+from kortix_tui.base.errors import Refused
+from kortix_tui.base.ids import new_id
+from kortix_tui.base.words import Activity, Exposure, Outcome, PromptState, SecretRequestState, SessionStatus, Wanted
 from kortix_tui.review.opening import Proposal, move_head, open_change
 from kortix_tui.store.audit import SYSTEM, Actor
 from kortix_tui.store.database import Store, Transaction
-from kortix_tui.store.models import Change, Project, Prompt, Rescue, Session
+from kortix_tui.store.models import Change, Project, Prompt, Rescue, SecretRequest, Session
 
+if TYPE_CHECKING:
+    from kortix_tui.vault.records import RecordMeta
+
+OPEN_REQUESTS: Final = 20
+ALL_REQUESTS: Final = 100
+"""How many values one session may ask a person for: at a time, and in all."""
 T = TypeVar("T")
 
 
@@ -232,6 +240,27 @@ class Ledger:
 
         await self.write(change)
 
+    # Secrets
+
+    async def deliver(self, session: Session, secrets: Sequence[RecordMeta], to: Mapping[str, str]) -> None:
+        """Values go into the sandbox; written before they are sent. One event for each turn or shell that gets them."""
+
+        def change(tx: Transaction) -> None:
+            for secret in secrets:
+                tx.execute(
+                    "INSERT OR IGNORE INTO deliveries (session_id, secret_id, version, at) VALUES (?, ?, ?, ?)",
+                    (session.id, secret.id, secret.version, tx.now_text),
+                )
+                tx.execute(
+                    "UPDATE secrets SET used_at = ?, plain_at ="
+                    " CASE WHEN version <= ? THEN coalesce(plain_at, ?) ELSE plain_at END WHERE id = ?",
+                    (tx.now_text, secret.version, tx.now_text, secret.id),
+                )
+            told = [{"identifier": one.identifier, "version": one.version, "secret": one.id} for one in secrets]
+            self._audit(tx, "secret.deliver", session, secrets=told, to=dict(to))
+
+        await self.write(change)
+
     # Git
 
     async def accept_head(
@@ -274,6 +303,45 @@ class Ledger:
         return await self.write(
             lambda tx: open_change(tx, session, proposal, project=project, actor=agent_actor(session))
         )
+
+    async def ask_secret(
+        self, session: Session, identifier: str, exposure: Exposure, reason: str
+    ) -> tuple[SecretRequest, bool]:
+        """The agent asks a person for a value; whether that is new. Asked again, the open request is the answer.
+
+        Raises:
+            Refused: It asked for too many already.
+        """
+
+        def change(tx: Transaction) -> tuple[SecretRequest, bool]:
+            columns = SecretRequest.columns()
+            query = f"SELECT {columns} FROM secret_requests WHERE session_id = ?"
+            same = f"{query} AND identifier = ? COLLATE NOCASE AND state = 'open'"
+            if (row := tx.execute(same, (session.id, identifier)).fetchone()) is not None:
+                return SecretRequest.of(row), False
+            total, still_open = tx.execute(
+                "SELECT count(*), coalesce(sum(state = 'open'), 0) FROM secret_requests WHERE session_id = ?",
+                (session.id,),
+            ).fetchone()
+            if still_open >= OPEN_REQUESTS or total >= ALL_REQUESTS:
+                limit = f"{OPEN_REQUESTS} requests are open" if total < ALL_REQUESTS else f"{ALL_REQUESTS} were made"
+                raise Refused(f"No more can be asked for: {limit} in this session.", hint="Say it in your answer.")
+            identity = new_id("srq")
+            tx.execute(
+                f"INSERT INTO secret_requests ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL)",
+                (
+                    identity, session.project_id, session.id, identifier, exposure, reason, SecretRequestState.OPEN,
+                    tx.now_text,
+                ),
+            )  # fmt: skip
+            tx.audit(
+                "secret_request.create", scope=f"secret {identifier}", actor=agent_actor(session),
+                project_id=session.project_id, session_id=session.id, request=identity, exposure=exposure.value,
+            )  # fmt: skip
+            row = tx.execute(f"SELECT {columns} FROM secret_requests WHERE id = ?", (identity,)).fetchone()
+            return SecretRequest.of(row), True
+
+        return await self.write(change)
 
     async def denied(self, session: Session, event: str, *, scope: str, **detail: Any) -> None:
         """Record what an agent tried and may not do."""

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
 from kortix_tui.base.errors import DeadlineExceeded, KortixError, Refused
@@ -17,8 +17,10 @@ from kortix_tui.harness.command import TurnStart
 from kortix_tui.manifest.plan import AgentPlan
 from kortix_tui.repository.door import Access, GitDoor, PushReport
 from kortix_tui.repository.mirror import KeptRef, Mirror
-from kortix_tui.review.opening import Proposal
+from kortix_tui.review.opening import MAX_DESCRIPTION, MAX_TITLE, Proposal
+from kortix_tui.runtime.agent_secrets import AgentSecrets, storable
 from kortix_tui.runtime.context import Context
+from kortix_tui.runtime.delivery import Delivery
 from kortix_tui.runtime.ledger import Ledger
 from kortix_tui.runtime.pushes import Pushes
 from kortix_tui.runtime.recording import Recording, TurnEnd
@@ -55,7 +57,13 @@ class Link:
     """
 
     def __init__(
-        self, session_id: str, context: Context, ledger: Ledger, mirror: OpenMirror, changed: asyncio.Event
+        self,
+        session_id: str,
+        context: Context,
+        ledger: Ledger,
+        mirror: OpenMirror,
+        delivery: Delivery,
+        changed: asyncio.Event,
     ) -> None:
         self.session_id = session_id
         self.has_repository = True
@@ -69,13 +77,21 @@ class Link:
         self._channel: Channel | None = None
         self._connected = asyncio.Event()
         self._hello: Hello | None = None
-        self._recording = Recording(session_id, context, changed)
+        self._custodian = custodian = delivery.custodian
+        self._recording = Recording(
+            session_id,
+            context,
+            changed,
+            redactor=lambda: custodian.redactor,
+            holding=lambda: custodian.holding(session_id),
+        )
         self._greeting = asyncio.Lock()
         self._offered_key: str | None = None
         self._violations = 0
         self._pushes: Pushes | None = None
         self._shells = list[ShellStream]()
         self.git: GitDoor | None = None
+        self.secrets = AgentSecrets(session_id, ledger, delivery, self.note)
 
     # Opening and closing
 
@@ -182,14 +198,20 @@ class Link:
         except TimeoutError:
             raise DeadlineExceeded("The sandbox did not get its clone in time.") from None
 
-    async def start_turn(self, turn: TurnStart) -> None:
+    async def start_turn(self, turn: TurnStart, secrets: Mapping[str, str]) -> None:
         """Have the supervisor run a turn; the same turn is never run twice."""
-        order = TurnOrder(turn_id=turn.turn_id, command=turn.command, environment=turn.environment, cwd=turn.cwd)
+        environment = {**secrets, **turn.environment}
+        order = TurnOrder(turn_id=turn.turn_id, command=turn.command, environment=environment, cwd=turn.cwd)
         await self._live().start_turn(order, turn.prompt)
 
     async def cancel_turn(self, turn_id: str) -> None:
         """End a turn's program."""
         await self._live().cancel_turn(turn_id)
+
+    def runs(self, turn_id: str) -> bool:
+        """Whether the supervisor said, when it connected, that it runs this turn."""
+        running = self._hello.running if self._hello is not None else None
+        return running is not None and running.turn_id == turn_id
 
     def ended(self, turn_id: str) -> TurnEnd | None:
         """How a turn ended, if it did."""
@@ -225,9 +247,9 @@ class Link:
         with contextlib.suppress(ChannelClosed, DeadlineExceeded):
             await self._live().shutdown(SHUTDOWN_S)
 
-    async def open_shell(self, rows: int, columns: int, term: str) -> ShellStream:
+    async def open_shell(self, rows: int, columns: int, term: str, secrets: Mapping[str, str]) -> ShellStream:
         """A terminal in the sandbox, for a person."""
-        shell = await self._live().open_shell(rows=rows, columns=columns, term=term)
+        shell = await self._live().open_shell(rows=rows, columns=columns, term=term, environment=secrets)
         self._shells.append(shell)
         return shell
 
@@ -361,7 +383,11 @@ class Link:
                 f"Agent {session.agent} may not open change requests: project.gitops.push is not granted to it.",
                 hint="A person can grant it in kortix.yaml on the base branch, for new sessions.",
             )
-        wanted = Proposal.model_validate(proposal.model_dump())
+        wanted = Proposal(
+            title=storable(self._custodian, session.id, proposal.title)[:MAX_TITLE],
+            description=storable(self._custodian, session.id, proposal.description)[:MAX_DESCRIPTION],
+            head_commit=proposal.head_commit,
+        )
         change = await self._ledger.open_change(session, wanted, self._ledger.project(session.project_id).slug)
         self.note(f"Opened change request {change.number}: {change.title}")
         return _info(change)

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from pydantic import TypeAdapter
 
-from kortix_tui.base.errors import DiskFull, KortixError, NotFound
+from kortix_tui.base.errors import DeadlineExceeded, DiskFull, GitFailed, KortixError, NotFound
 from kortix_tui.manifest.check import Report, check
 from kortix_tui.manifest.plan import AgentPlan, TemplatePlan, plan_agent
+from kortix_tui.repository.errors import SourceMissing
 from kortix_tui.repository.mirror import Mirror
 from kortix_tui.repository.names import branch_ref
 from kortix_tui.runtime.context import Context
@@ -22,6 +23,8 @@ from kortix_tui.store.models import Session
 
 FETCH_S = 120.0
 READ_S = 20.0
+AGAIN_S = 10.0
+"""Longest time that a turn waits for the source to say whether a grant was tightened."""
 Note = Callable[[str], None]
 _PLAN: TypeAdapter[AgentPlan] = TypeAdapter(AgentPlan)
 
@@ -129,6 +132,29 @@ class Preparing:
                 self._reports.clear()
             self._reports[key] = await read_manifest(mirror, commit)
         return self._reports[key]
+
+    async def base_report(self, session: Session, note: Note | None) -> Report:
+        """The manifest on the base branch as it is now, which tightens what was pinned (I3).
+
+        Args:
+            session: Whose base branch.
+            note: Told when the source cannot be reached; then, and without it, the mirror's last state counts.
+
+        Raises:
+            NotFound: The branch is gone.
+            GitFailed: The mirror cannot be read.
+        """
+        project = self._ledger.project(session.project_id)
+        mirror = await self.mirror(project.id)
+        if note is not None:
+            try:
+                await mirror.fetch(project.source, base=session.base_branch, wall_s=AGAIN_S)
+            except (GitFailed, DeadlineExceeded, SourceMissing) as error:
+                note(f"The grants are those of the last fetch; the source cannot be read now: {error.message}")
+        commit = await mirror.resolve(branch_ref(session.base_branch))
+        if commit is None:
+            raise NotFound(f"The mirror has no branch {session.base_branch}.", hint="Fetch the project anew.")
+        return await self.report(project.id, mirror, commit)
 
     def pinned(self, session: Session) -> AgentPlan:
         """The plan that was pinned at the first start."""

@@ -11,6 +11,7 @@ from kortix_tui.runtime.context import Context
 from kortix_tui.runtime.secret_views import AgentReach
 
 if TYPE_CHECKING:
+    from kortix_tui.manifest.check import Report
     from kortix_tui.store.models import Project
 
 READ_S: Final = 30.0
@@ -56,6 +57,15 @@ def _why(grant: SecretGrant, identifier: str, exposure: Exposure) -> str:
     return "not named"
 
 
+def grants_of(report: Report, base_branch: str) -> Grants:
+    """What a manifest on the base branch grants; nothing while it is not valid."""
+    if report.manifest is None or report.errors:
+        return Grants({}, f"kortix.yaml on {base_branch} is not valid: {report.errors[0].message}")
+    agents, files = report.manifest.agents, report.agents
+    on = [name for name in report.manifest.enabled_agents() if name in files and not files[name].behaviour.disable]
+    return Grants({name: agents[name].secrets for name in on})
+
+
 class ReadGrants:
     """Reads grants from mirrors, once for each base commit."""
 
@@ -81,12 +91,7 @@ class ReadGrants:
             return Grants({}, f"The mirror has no branch {base_branch}.")
         if (known := self._known.get((project_id, commit))) is not None:
             return known
-        report = await read_manifest(mirror, commit)
-        if report.manifest is None or report.errors:
-            grants = Grants({}, f"kortix.yaml on {base_branch} is not valid: {report.errors[0].message}")
-        else:
-            agents = report.manifest.agents
-            grants = Grants({name: agents[name].secrets for name in report.manifest.enabled_agents()})
+        grants = grants_of(await read_manifest(mirror, commit), base_branch)
         if len(self._known) >= KEPT:
             self._known.clear()
         self._known[project_id, commit] = grants

@@ -12,10 +12,11 @@ from collections.abc import Coroutine
 from enum import Enum, auto
 from typing import Any, Final, TypeVar
 
-from kortix_tui.base.errors import DeadlineExceeded, EngineUnavailable, KortixError, StoreFailed
+from kortix_tui.base.errors import DeadlineExceeded, EngineUnavailable, KortixError, StoreFailed, VaultFailed
 from kortix_tui.base.words import Activity, Outcome, PromptState, SessionStatus, Wanted
 from kortix_tui.manifest.plan import AgentPlan
 from kortix_tui.runtime.context import Context
+from kortix_tui.runtime.delivery import Custodian, Delivery, Parcel
 from kortix_tui.runtime.elapsed import Elapsed
 from kortix_tui.runtime.ledger import Ledger
 from kortix_tui.runtime.link import CloneFailed, Link
@@ -25,6 +26,7 @@ from kortix_tui.runtime.saving import Saving
 from kortix_tui.runtime.turns import CANCEL_S, Turns
 from kortix_tui.sandbox.channel import ChannelClosed, ProtocolViolation
 from kortix_tui.sandbox.provider import Provider, SandboxSpec
+from kortix_tui.sandbox.shell_stream import ShellStream
 from kortix_tui.store.database import Fenced
 from kortix_tui.store.models import Session
 
@@ -71,6 +73,7 @@ class Runner:
         provider: Provider,
         preparing: Preparing,
         places: Places,
+        custodian: Custodian,
     ) -> None:
         self.session_id = session_id
         self._context = context
@@ -79,10 +82,13 @@ class Runner:
         self._preparing = preparing
         self._places = places
         self.changed = asyncio.Event()
-        self.link = Link(session_id, context, ledger, preparing.mirror, self.changed)
+        self._delivery = Delivery(ledger, preparing, custodian)
+        self.link = Link(session_id, context, ledger, preparing.mirror, self._delivery, self.changed)
         self._saving = Saving(session_id, ledger, self.link)
         self._idle = Elapsed(context.clock)
-        self._turns = Turns(session_id, context, ledger, preparing, self.link, self._saving, self.changed)
+        self._turns = Turns(
+            session_id, context, ledger, preparing, self.link, self._saving, self._delivery, self.changed
+        )
         self._troubles = 0
 
     # The loop
@@ -277,18 +283,38 @@ class Runner:
 
     async def _work(self, session: Session) -> Next:
         """Answer the next prompt, or stop an idle session."""
-        await self._turns.say_what_is_short(session)
         prompt = self._ledger.prompt(session.id, PromptState.RUNNING, PromptState.QUEUED)
         if prompt is not None:
-            if await self._turns.answer(session, prompt):
-                self._troubles = 0
+            try:
+                if await self._turns.answer(session, prompt):
+                    self._troubles = 0
+            except VaultFailed as error:
+                await self._turns.say_what_is_short(session, error)
+                return Next.WAIT
             return Next.AGAIN
+        await self._turns.say_what_is_short(session)
         idle_for = self._idle.since(session.active_at)
         if idle_for >= session.idle_minutes * 60 and not self.link.attended:
             text = f"Stopped after {session.idle_minutes:g} min without work; a new prompt or `resume` wakes it."
             await self._ledger.fall_idle(session, text)
             return Next.AGAIN
         return Next.WAIT
+
+    async def open_shell(self, rows: int, columns: int, term: str) -> ShellStream:
+        """A terminal for a person, with the secrets that a turn would get; without them while the vault is locked.
+
+        Raises:
+            ChannelClosed: The sandbox is not connected.
+            Refused: The secrets are more than a sandbox takes.
+        """
+        session, parcel = self._session(), Parcel()
+        try:
+            parcel = await self._delivery.parcel(session, self.link.note)
+            await self._delivery.record(session, parcel, kind="shell")
+        except VaultFailed as error:
+            self.link.note(f"A shell is opened without secrets: {error.message}")
+            parcel = Parcel()
+        return await self.link.open_shell(rows, columns, term, parcel.environment)
 
     # Down
 

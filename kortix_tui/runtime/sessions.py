@@ -12,6 +12,7 @@ from kortix_tui.base.ids import new_id, new_session_id
 from kortix_tui.base.text import shorten, visible_line
 from kortix_tui.base.words import Activity, Outcome, PromptState, SessionStatus, Wanted
 from kortix_tui.runtime.context import Context
+from kortix_tui.runtime.decisions import is_attended
 from kortix_tui.runtime.views import JoinedRescue, RemovalPreview, SessionDetail, SessionView
 from kortix_tui.store.database import Transaction
 from kortix_tui.store.models import Change, Project, Prompt, Rescue, Session
@@ -176,29 +177,32 @@ class Sessions:
         first = next((line.strip() for line in text.splitlines() if line.strip()), "")
         shown = shorten(visible_line(title.strip() if title and title.strip() else first), 120)
         minutes = idle_minutes if idle_minutes is not None else context.settings.sandbox.idle_minutes
+        attended = is_attended(context.actor)
         with context.store.write() as tx:
             if tx.execute("SELECT removed_at FROM projects WHERE id = ?", (project.id,)).fetchone()[0] is not None:
                 raise NotFound(f"Project {project.slug} was removed.", hint="See `kortix projects ls`.")
             tx.execute(
                 "INSERT INTO sessions (id, project_id, title, agent, status, activity, wanted, base_branch, template,"
-                " idle_minutes, owner, origin, agent_token, created_at, updated_at, active_at)"
-                " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
+                " idle_minutes, owner, origin, attended, agent_token, created_at, updated_at, active_at)"
+                " VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)",
                 (
                     identity, project.id, shown, agent or "", SessionStatus.PROVISIONING, Activity.IDLE, Wanted.RUNNING,
                     base_branch or project.base_branch, template, minutes, context.actor.name, context.actor.via,
-                    secrets.token_hex(32),
+                    attended, secrets.token_hex(32),
                     tx.now_text, tx.now_text, tx.now_text,
                 ),
             )  # fmt: skip
             prompt_id = self._insert_prompt(tx, identity, text)
             tx.audit(
                 "session.create", scope=f"project {project.slug}", actor=context.actor, project_id=project.id,
-                session_id=identity, agent=agent, prompt=prompt_id, bytes=len(text.encode()),
+                session_id=identity, agent=agent, prompt=prompt_id, bytes=len(text.encode()), attended=attended,
             )  # fmt: skip
         return self.find(identity)
 
     def prompt(self, reference: str, text: str, *, queue: bool = False) -> Prompt:
         """Add a prompt to a session; wakes it when it is stopped.
+
+        A prompt of anybody but the session's own person at a terminal takes that person's own secrets from it for good.
 
         Args:
             reference: Session id or prefix.
@@ -209,6 +213,7 @@ class Sessions:
             Refused: A turn runs and `queue` is off, or the session was removed.
         """
         body, view, context = _checked_prompt(text), self.find(reference), self._context
+        attended = is_attended(context.actor) and context.actor.name == view.owner
         _check_agent(view)
         with context.store.write() as tx:
             row = tx.execute("SELECT wanted, removed_at FROM sessions WHERE id = ?", (view.id,)).fetchone()
@@ -223,12 +228,12 @@ class Sessions:
                 )
             prompt_id = self._insert_prompt(tx, view.id, body)
             tx.execute(
-                f"UPDATE sessions SET updated_at = ?, active_at = ?, {_WAKE} WHERE id = ?",
-                (tx.now_text, tx.now_text, view.id),
+                f"UPDATE sessions SET updated_at = ?, active_at = ?, attended = attended AND ?, {_WAKE} WHERE id = ?",
+                (tx.now_text, tx.now_text, attended, view.id),
             )
             tx.audit(
                 "session.prompt.send", scope=f"session {view.id}", actor=context.actor, project_id=view.project_id,
-                session_id=view.id, prompt=prompt_id, bytes=len(body.encode()),
+                session_id=view.id, prompt=prompt_id, bytes=len(body.encode()), attended=attended,
             )  # fmt: skip
         row = context.store.one(f"SELECT {Prompt.columns()} FROM prompts WHERE id = ?", (prompt_id,))
         assert row is not None  # noqa: S101 - written above

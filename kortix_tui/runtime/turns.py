@@ -7,10 +7,11 @@ import contextlib
 from dataclasses import replace
 from typing import Final
 
-from kortix_tui.base.errors import DiskFull, Refused
+from kortix_tui.base.errors import DiskFull, Refused, VaultFailed, VaultLocked
 from kortix_tui.base.words import PromptState, Wanted
 from kortix_tui.harness.command import TurnStart, command_turn
 from kortix_tui.runtime.context import Context
+from kortix_tui.runtime.delivery import Delivery
 from kortix_tui.runtime.elapsed import Elapsed
 from kortix_tui.runtime.ledger import Ledger
 from kortix_tui.runtime.link import Link
@@ -33,6 +34,7 @@ class Turns:
         preparing: Knows the plan that says how the agent is started.
         link: The way to the sandbox.
         saving: Saves the work at a turn's end.
+        delivery: Knows which secrets go along.
         changed: Set whenever there may be news.
     """
 
@@ -44,6 +46,7 @@ class Turns:
         preparing: Preparing,
         link: Link,
         saving: Saving,
+        delivery: Delivery,
         changed: asyncio.Event,
     ) -> None:
         self._session_id = session_id
@@ -52,24 +55,33 @@ class Turns:
         self._preparing = preparing
         self._link = link
         self._saving = saving
+        self._delivery = delivery
         self._changed = changed
         self._at_work = Elapsed(context.clock)
 
     async def answer(self, session: Session, prompt: Prompt) -> bool:
-        """Run one prompt to its end, whatever part of it an earlier host has seen; false when it did not come there."""
-        end = self._link.ended(prompt.id) if prompt.state is PromptState.RUNNING else None
+        """Run one prompt to its end, whatever part of it an earlier host has seen; false when it did not come there.
+
+        Raises:
+            VaultFailed: The turn gets secrets that cannot be read now; it was not begun.
+        """
+        runs = prompt.state is PromptState.RUNNING
+        end = self._link.ended(prompt.id) if runs else None
         if end is None:
-            try:
-                order = self._order(session, prompt)
-            except Refused as error:
-                await self._ledger.end_prompt(
-                    session, prompt, PromptState.FAILED, exit_code=None, message=error.message
-                )
-                return True
-            if prompt.state is PromptState.QUEUED and not await self._ledger.start_prompt(session, prompt):
-                return False
-            # Idempotent by the prompt's id: what the supervisor has started is never started again.
-            await self._link.start_turn(order)
+            if not (runs and self._link.runs(prompt.id)):  # what runs has what it needs, also while the vault is locked
+                try:
+                    order = self._order(session, prompt)
+                    parcel = await self._delivery.parcel(session, self._link.note)
+                except Refused as error:
+                    await self._ledger.end_prompt(
+                        session, prompt, PromptState.FAILED, exit_code=None, message=str(error)
+                    )
+                    return True
+                if not runs and not await self._ledger.start_prompt(session, prompt):
+                    return False
+                await self._delivery.record(session, parcel, kind="turn", prompt=prompt.id)
+                # Idempotent by the prompt's id: what the supervisor has started is never started again.
+                await self._link.start_turn(order, parcel.environment)
             end = await self._turn_end(prompt)
         if end is None:
             return False  # the connection was lost, or something else is wanted now; the next step finds out
@@ -138,14 +150,25 @@ class Turns:
         if (prompt := self._ledger.prompt(session.id, PromptState.RUNNING)) is not None:
             await self._ledger.end_prompt(session, prompt, PromptState.UNKNOWN, exit_code=None, message=message)
 
-    async def say_what_is_short(self, session: Session) -> None:
-        """Keep the reason that a running session shows in step with what it really lacks."""
+    async def say_what_is_short(self, session: Session, waiting: VaultFailed | None = None) -> None:
+        """Keep the reason that a running session shows in step with what it really lacks.
+
+        Args:
+            session: As it was read last.
+            waiting: Why its next turn cannot begin.
+        """
         short = self._link.shortage
-        if short is not None and session.reason != DiskFull.code:
+        code, event, text = None, "session.trouble.over", None
+        if waiting is not None:
+            code, event, text = VaultLocked.code, "session.vault.wait", str(waiting)
+        elif short is not None and self._delivery.custodian.holding(session.id) is not None:
+            code, event = VaultLocked.code, "session.record.pause"
+            text = f"Its output waits in the sandbox ({short}): it may hold values. Unlock it: kortix vault unlock."
+        elif short is not None:
+            code, event = DiskFull.code, "session.record.pause"
             text = f"Its output cannot be stored ({short}): it waits in the sandbox until there is space."
-            await self._ledger.move(session, "session.record.pause", reason=DiskFull.code, text=text)
-        elif short is None and session.reason is not None:
-            await self._ledger.move(session, "session.trouble.over")
+        if session.reason != code:
+            await self._ledger.move(session, event, reason=code, text=text)
 
     def _session(self) -> Session:
         session = self._ledger.session(self._session_id)

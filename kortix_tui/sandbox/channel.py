@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import itertools
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from pydantic import ValidationError
@@ -264,8 +264,16 @@ class Channel:
         """End every program of the agent and the supervisor itself; returns when they are gone."""
         await self._ask({"type": "shutdown", "grace_s": grace_s}, Stopping, grace_s + 20.0)
 
-    async def open_shell(self, *, rows: int, columns: int, term: str = "xterm-256color") -> ShellStream:
+    async def open_shell(
+        self, *, rows: int, columns: int, term: str = "xterm-256color", environment: Mapping[str, str] | None = None
+    ) -> ShellStream:
         """Open a person's shell.
+
+        Args:
+            rows: Of the person's terminal.
+            columns: Of the person's terminal.
+            term: What programs are told that it is.
+            environment: Added to what every shell gets.
 
         Raises:
             ChannelClosed: The supervisor left.
@@ -273,7 +281,7 @@ class Channel:
         shell = ShellStream(f"s{next(self._ids)}", self._send)
         self._shells[shell.shell_id] = shell
         header = {"type": "shell_open", "id": shell.shell_id, "rows": rows, "cols": columns, "term": term}
-        await self._send(header)
+        await self._send({**header, "environment": dict(environment or {})})
         return shell
 
     async def _ask(self, header: dict[str, Any], model: type[Any], deadline: float) -> Any:

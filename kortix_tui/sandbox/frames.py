@@ -222,9 +222,9 @@ def incoming(header: dict[str, Any], body: bytes) -> Incoming | None:
 
 
 class Order(BaseModel):
-    """Something that the host tells the sandbox."""
+    """Something that the host tells the sandbox. What is in it may be secret: neither it nor an error shows it."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 class Repository(Order):
@@ -276,6 +276,6 @@ class TurnOrder(Order):
 
     turn_id: Word
     command: Annotated[tuple[str, ...], Field(min_length=1)]
-    environment: dict[str, str] = {}
+    environment: Annotated[dict[str, str], Field(repr=False)] = {}
     cwd: str = "/workspace"
     prompt_in: tuple[Literal["stdin", "file", "env"], ...] = ("stdin", "file", "env")

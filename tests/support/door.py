@@ -9,14 +9,61 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from kortix_tui.base.errors import Refused
+from kortix_tui.base.errors import NotFound, Refused
+from kortix_tui.base.words import Exposure, SecretRequestState
 from kortix_tui.broker.door import Door
 from kortix_tui.broker.listener import DoorListener, Limits
-from kortix_tui.broker.services import ChangeInfo, ChangeProposal, GitService, SessionInfo
+from kortix_tui.broker.services import (
+    ChangeInfo,
+    ChangeProposal,
+    GitService,
+    SecretInfo,
+    SecretReport,
+    SecretState,
+    SecretWish,
+    SessionInfo,
+)
 from kortix_tui.sandbox.channel import Channel
 from kortix_tui.sandbox.frames import Committer, Hello, OutputRecord, Record, Repository, TurnEndedRecord, Welcome
 
 WAIT_S = 60.0
+
+
+@dataclass
+class SmallSecrets:
+    """Secret verbs that know one secret and remember what was asked for."""
+
+    wishes: list[SecretWish] = field(default_factory=list)
+    states: dict[str, SecretRequestState] = field(default_factory=dict)
+    looks: int = 0
+
+    async def list(self) -> list[SecretInfo]:
+        return [
+            SecretInfo(
+                identifier="stripe-live", name="STRIPE_KEY", exposure=Exposure.ENVIRONMENT, state=SecretState.DELIVERED
+            ),
+            SecretInfo(identifier="TOKEN", name=None, exposure=None, state=SecretState.MISSING),
+        ]
+
+    async def request(self, wish: SecretWish, /) -> SecretReport:
+        if wish.identifier == "stripe-live":
+            raise Refused("stripe-live is stored and granted.", hint="It is in this sandbox as $STRIPE_KEY.")
+        self.wishes.append(wish)
+        self.states.setdefault(wish.identifier, SecretRequestState.OPEN)
+        return self._report(wish)
+
+    async def report(self, request_id: str, /) -> SecretReport:
+        self.looks += 1
+        wish = next((wish for wish in self.wishes if f"srq_{wish.identifier.lower()}" == request_id), None)
+        if wish is None:
+            raise NotFound("This session made no such request.")
+        return self._report(wish)
+
+    def _report(self, wish: SecretWish) -> SecretReport:
+        return SecretReport(
+            id=f"srq_{wish.identifier.lower()}", identifier=wish.identifier, exposure=wish.exposure,
+            state=self.states[wish.identifier],
+        )  # fmt: skip
 
 
 @dataclass
@@ -35,6 +82,7 @@ class SmallHost:
     hellos: list[Hello] = field(default_factory=list)
     proposals: list[ChangeProposal] = field(default_factory=list)
     denied: int = 0
+    secrets: SmallSecrets = field(default_factory=SmallSecrets)
     channel: Channel | None = None
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 

@@ -82,7 +82,10 @@ async def test_without_its_token_nobody_is_an_agent(host: SmallHost, token: str 
         ("GET", "/"), ("GET", "/v1"), ("GET", "/v1/agent"), ("GET", "/v1/agent/"), ("DELETE", "/v1/agent/cr"),
         ("PUT", "/v1/agent/cr"), ("GET", "/v1/agent/cr/merge"), ("POST", "/v1/agent/cr/1/merge"),
         ("GET", "/v1/agent/../agent/session"), ("GET", "/v1/agent//session"), ("GET", "/v1/agent/session/"),
-        ("GET", "/v1/agent/secrets"), ("POST", "/v1/agent/approvals"), ("GET", "/v1/git/other.git/info/refs"),
+        ("POST", "/v1/agent/secrets"), ("POST", "/v1/agent/approvals"), ("GET", "/v1/agent/secrets/STRIPE_API_KEY"),
+        ("GET", "/v1/agent/secrets/request"), ("GET", "/v1/agent/secrets/request/"),
+        ("GET", "/v1/agent/secrets/request/A"), ("POST", "/v1/agent/secrets/request/srq_a"),
+        ("DELETE", "/v1/agent/secrets/request/srq_a"), ("GET", "/v1/git/other.git/info/refs"),
         ("GET", "//v1/agent/session"), ("GET", "/v1/agent/sess%69on"), ("CONNECT", "example.org:443"),
     ],
 )  # fmt: skip
