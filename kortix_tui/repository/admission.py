@@ -48,11 +48,12 @@ class HookSettings(BaseModel):
     session_id: str
     base_branch: str
     verdict: str = Field(description="The file that the hook writes its verdict to.")
+    inquiry: int | None = Field(default=None, description="The descriptor on which it asks the host; none: no need.")
     caps: AdmissionCaps
 
     def environment(self) -> dict[str, str]:
         """The hook's variable: `name=value` lines, which it reads without a parser to load."""
-        values = {**self.model_dump(exclude={"caps"}), **self.caps.model_dump()}
+        values = {**self.model_dump(exclude={"caps"}, exclude_none=True), **self.caps.model_dump()}
         return {admission_hook.SETTINGS: "\n".join(f"{name}={value}" for name, value in values.items())}
 
 

@@ -6,12 +6,14 @@ quarantine.
 
 What it holds: every object small enough; not too many commits or paths; no name that a terminal or another file
 system would read differently; and no link to an object that this session has neither sent nor can see, since
-whoever knows an object's id could otherwise fetch another session's work through a branch of its own.
+whoever knows an object's id could otherwise fetch another session's work through a branch of its own. Whether
+values of secrets came in is the host's to say, since only it knows them: it is asked last.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import unicodedata
@@ -28,6 +30,7 @@ SETTINGS = "KORTIX_ADMISSION"
 _TREE = 0o040000
 _GITLINK = 0o160000
 _CACHED_ENTRIES = 500_000
+_ANSWER_S = 100
 
 
 class Refusal(Exception):
@@ -42,6 +45,7 @@ class Settings:
         self.session = values.pop("session_id")
         self.base = values.pop("base_branch")
         self.verdict = values.pop("verdict")
+        self.inquiry = int(values.pop("inquiry", "-1"))
         self.caps = {name: int(value) for name, value in values.items()}
 
 
@@ -87,6 +91,34 @@ def check(settings: Settings, changes: list[list[str]]) -> None:
         if len(commits) > caps["commits"]:
             raise Refusal(f"more than {caps['commits']} new commits")
         Walk(objects, caps).commits(commits)
+    if settings.inquiry >= 0:
+        ask(settings.inquiry, sent)
+
+
+def ask(host: int, sent: set[str]) -> None:
+    """Let the host search what came, over the descriptor that it passed on.
+
+    Raises:
+        Refusal: It found something, or is gone.
+    """
+    signal.alarm(_ANSWER_S)  # a host that neither answers nor dies: the push fails
+    folder = os.path.basename(os.environ.get("GIT_QUARANTINE_PATH", ""))  # noqa: PTH119 - see the imports
+    question = memoryview("\n".join([f"{len(sent)} {folder}", *sent, ""]).encode("ascii"))
+    answer = b""
+    try:
+        while question:
+            question = question[os.write(host, question) :]
+        while not answer.endswith(b"\n"):
+            piece = os.read(host, 65536)
+            if not piece:
+                raise Refusal("the host is gone")
+            answer += piece
+    except OSError:
+        raise Refusal("the host is gone") from None
+    signal.alarm(0)
+    word, _, why = answer.decode("ascii").strip().partition(" ")
+    if word != "accepted":
+        raise Refusal(why)
 
 
 def check_refs(session: str, changes: list[list[str]]) -> None:

@@ -19,6 +19,7 @@ from kortix_tui.base.text import visible_line
 from kortix_tui.repository import names, pktline
 from kortix_tui.repository.admission import AdmissionCaps, HookSettings, install_hook, ref_fault
 from kortix_tui.repository.errors import clean_stderr
+from kortix_tui.repository.inquiry import Inquiry
 from kortix_tui.repository.mirror import Mirror
 from kortix_tui.repository.pack_scan import PackRefused, PackScan
 from kortix_tui.repository.pktline import BadPacket
@@ -35,6 +36,7 @@ from kortix_tui.repository.streams import (
     timely,
     unpacked,
 )
+from kortix_tui.repository.value_scan import FoundValue, ValueScan, ascii_words
 
 _MIB = 1 << 20
 _REQUEST_BYTES = 16 * _MIB
@@ -79,11 +81,26 @@ class RefUpdate:
 
 @dataclass(frozen=True, slots=True)
 class PushReport:
-    """One push as the host saw it. `head_number` is the number under which a new head is kept."""
+    """One push as the host saw it.
+
+    Attributes:
+        session_id: Whose.
+        updates: What became of each ref change.
+        head_number: The number under which a new head is kept.
+        values: Where values of secrets are in it. A branch with one is refused; rescued work is let in.
+        unsearched: Why it was not searched for values although there may be some; safe to show.
+    """
 
     session_id: str
     updates: tuple[RefUpdate, ...]
     head_number: int | None = None
+    values: tuple[FoundValue, ...] = ()
+    unsearched: str | None = None
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether nothing of it was taken."""
+        return not any(update.accepted for update in self.updates)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +121,7 @@ class GitDoor:
         base_branch: What the session may read besides its own branch, and never write.
         access: Can be changed at any time; holds for the next request.
         caps: What one push may bring.
+        scan: The values that no branch may hold; `None`: there are none.
         on_push: Told of every push that names a ref, refused ones included, before the pusher hears the answer.
         idle_s: Seconds without a byte from or to the client until it is cut off.
     """
@@ -116,6 +134,7 @@ class GitDoor:
         *,
         access: Access = Access.FULL,
         caps: AdmissionCaps | None = None,
+        scan: ValueScan | None = None,
         on_push: Callable[[PushReport], Awaitable[None]] | None = None,
         idle_s: float = _IDLE_S,
     ) -> None:
@@ -126,6 +145,7 @@ class GitDoor:
         self._session = names.check_session(session_id)
         self._base = names.check_branch(base_branch)
         self._caps = caps or AdmissionCaps()
+        self._scan = scan
         self._on_push = on_push
         self._idle_s = idle_s
         self._uploads = asyncio.Semaphore(_UPLOADS)
@@ -182,11 +202,14 @@ class GitDoor:
             "protocol.version=0",
         )
 
-    async def _receive_git(self, verdict: str) -> Git:
+    async def _receive_git(self, verdict: str, inquiry: int | None = None) -> Git:
         hooks = await install_hook(self._mirror.path)
-        settings = HookSettings(session_id=self._session, base_branch=self._base, verdict=verdict, caps=self._caps)
+        settings = HookSettings(
+            session_id=self._session, base_branch=self._base, verdict=verdict, inquiry=inquiry, caps=self._caps
+        )
         own = (names.session_ref(self._session), names.rescue_prefix(self._session).rstrip("/"))
-        return self._mirror.git.having(
+        git = self._mirror.git if inquiry is None else self._mirror.git.holding(inquiry)
+        return git.having(
             f"core.hooksPath={hooks}",
             "receive.hideRefs=refs/",
             *(f"receive.hideRefs=!{ref}" for ref in own),
@@ -291,6 +314,9 @@ class GitDoor:
         if fault is None and ref.startswith(prefix) and self.rescue_number is not None:
             # The agent has the same token as the rescue: it must neither take numbers nor make thousands of refs.
             return None if ref == f"{prefix}{self.rescue_number}" else "the host did not ask for this rescue"
+        if fault is None and ref == names.session_ref(self._session) and self._scan is not None:
+            barred = self._scan.barred()
+            return ascii_words(barred) if barred is not None else None
         return fault
 
     async def _refuse(self, push: Push, reasons: list[str]) -> DoorAnswer:
@@ -309,9 +335,11 @@ class GitDoor:
         if before is not None:
             await self._mirror.keep_head(self._session, before)
         verdict = self._mirror.path / "kortix" / f"verdict-{secrets.token_hex(8)}"
-        git = await self._receive_git(str(verdict))
+        inquiry = self._inquiry(push)
         try:
-            answer, words = await self._run_receive(git, push, body)
+            async with inquiry.running() as descriptor:
+                git = await self._receive_git(str(verdict), descriptor)
+                answer, words = await self._run_receive(git, push, body)
             judged = verdict.read_text("ascii").strip() if verdict.is_file() else ""
         finally:
             verdict.unlink(missing_ok=True)
@@ -327,8 +355,25 @@ class GitDoor:
         for update in updates:
             if update.accepted and update.ref == names.session_ref(self._session):
                 number = await self._mirror.keep_head(self._session, update.new)
-        await self._tell(PushReport(self._session, tuple(updates), number))
+        report = PushReport(self._session, tuple(updates), number, inquiry.found, inquiry.unsearched)
+        await self._tell(report)
         return _result(answer)
+
+    def _inquiry(self, push: Push) -> Inquiry:
+        """What has to be searched: rescued work was let in whatever it holds, so it does not count for a branch."""
+        own = names.session_ref(self._session)
+        known = [names.branch_ref(self._base), own, names.heads_prefix(self._session)]
+        binding = any(command.ref == own for command in push.commands)
+        if not binding:
+            known.append(names.rescue_prefix(self._session))
+        return Inquiry(
+            self._mirror,
+            self._scan,
+            tips=[command.new for command in push.commands],
+            known=known,
+            binding=binding,
+            objects=self._caps.objects,
+        )
 
     async def _run_receive(self, git: Git, push: Push, body: Chunks) -> tuple[bytes, str]:
         """Let git take the push. Returns its answer to the pusher, and the last words of its standard error."""

@@ -18,6 +18,7 @@ from kortix_tui.repository import names
 from kortix_tui.repository.errors import MergeConflict
 from kortix_tui.repository.mirror import Mirror
 from kortix_tui.repository.process import Git
+from kortix_tui.repository.value_scan import ValueScan, refusal, search
 
 
 class Identity(BaseModel):
@@ -199,8 +200,17 @@ async def advance_base(mirror: Mirror, branch: str, new: str, old: str) -> None:
             ) from error
 
 
-async def join_rescue(mirror: Mirror, session_id: str, n: int, *, identity: Identity = PLATFORM) -> str:
+async def join_rescue(
+    mirror: Mirror, session_id: str, n: int, *, identity: Identity = PLATFORM, scan: ValueScan | None = None
+) -> str:
     """Bring rescued work onto the session's branch: a merge commit, or the rescued commit when it is simply ahead.
+
+    Args:
+        mirror: Where both are.
+        session_id: Whose branch.
+        n: Which rescue.
+        identity: Of a merge commit.
+        scan: The values that no branch may hold; rescued work may.
 
     Returns:
         The new head, which is kept.
@@ -208,7 +218,7 @@ async def join_rescue(mirror: Mirror, session_id: str, n: int, *, identity: Iden
     Raises:
         NotFound: There is no such rescue, or no branch.
         MergeConflict: With the paths.
-        Refused: The branch has that work already.
+        Refused: The branch has that work already, or the work has the value of a secret.
         Conflict: The branch moved in the meantime.
     """
     rescued = next((entry.commit for entry in await mirror.rescues(session_id) if entry.n == n), None)
@@ -222,6 +232,7 @@ async def join_rescue(mirror: Mirror, session_id: str, n: int, *, identity: Iden
     else:
         message = f"Join rescued work {n} of session {session_id}"
         new = await merge_commit(mirror, head, rescued, message=message, identity=identity)
+    await _check_values(mirror, session_id, n, new, scan)
     await mirror.keep_head(session_id, head)
     try:
         await mirror.git.run("update-ref", names.session_ref(session_id), new, head)
@@ -229,3 +240,20 @@ async def join_rescue(mirror: Mirror, session_id: str, n: int, *, identity: Iden
         raise Conflict(f"The branch {session_id} moved just now.", hint="Try again.") from error
     await mirror.keep_head(session_id, new)
     return new
+
+
+async def _check_values(mirror: Mirror, session_id: str, n: int, new: str, scan: ValueScan | None) -> None:
+    if scan is None:
+        return
+    if (barred := scan.barred()) is not None:
+        raise Refused(f"The rescued work cannot be joined: {barred}.", hint="It stays where it is; try again then.")
+    finder = scan.finder()
+    if finder is None:
+        return
+    known = await mirror.refs(names.session_ref(session_id), names.heads_prefix(session_id), names.SOURCE)
+    found = await search(mirror.git, finder, tips=[new], known=known.values())
+    if found:
+        raise Refused(
+            f"The rescued work {n} {refusal(found)}.",
+            hint="It stays where it is. Have the agent commit the work again without the value, and rotate the secret.",
+        )

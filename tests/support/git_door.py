@@ -17,6 +17,7 @@ from kortix_tui.base.ids import new_session_id
 from kortix_tui.repository.admission import AdmissionCaps
 from kortix_tui.repository.door import Access, GitDoor, PushReport
 from kortix_tui.repository.mirror import Mirror
+from kortix_tui.repository.value_scan import ValueScan
 
 _PREFIX = "/v1/git/repo.git/"
 
@@ -73,6 +74,14 @@ class Client:
         await self.git("add", "-A")
         await self.git("commit", "-q", "-m", message)
         return await self.git("rev-parse", "HEAD")
+
+    async def import_files(self, files: dict[str, bytes]) -> None:
+        """One commit on the branch with many files; the checkout stays as it was."""
+        branch = await self.git("symbolic-ref", "HEAD")
+        changes = (b"M 644 inline %s\ndata %d\n%s\n" % (name.encode(), len(text), text) for name, text in files.items())
+        who = "committer Agent <agent@example.invalid> 1700000000 +0000"
+        head = f"commit {branch}\n{who}\ndata 4\nMany\nfrom {branch}^0\n"
+        await self.git("fast-import", "--quiet", stdin=head.encode() + b"".join(changes))
 
     async def tree(self, entries: list[tuple[str, str, str, str]]) -> str:
         """Make a tree object from (mode, type, id, name), unchecked; names may hold anything but NUL."""
@@ -212,7 +221,12 @@ async def _converse(door: GitDoor, reader: asyncio.StreamReader, writer: asyncio
 
 @contextlib.asynccontextmanager
 async def stage(
-    root: Path, *, source: Path | None = None, caps: AdmissionCaps | None = None, idle_s: float = 30.0
+    root: Path,
+    *,
+    source: Path | None = None,
+    caps: AdmissionCaps | None = None,
+    scan: ValueScan | None = None,
+    idle_s: float = 30.0,
 ) -> AsyncIterator[Stage]:
     """A served session on a fresh mirror of a fresh source."""
     source = source or make_source(root / "source")
@@ -225,6 +239,6 @@ async def stage(
     async def on_push(report: PushReport) -> None:
         reports.append(report)
 
-    door = GitDoor(mirror, session, "main", access=Access.FULL, caps=caps, on_push=on_push, idle_s=idle_s)
+    door = GitDoor(mirror, session, "main", access=Access.FULL, caps=caps, scan=scan, on_push=on_push, idle_s=idle_s)
     async with serve(door) as url:
         yield Stage(root, source, mirror, session, base_commit, door, url, reports)
