@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 from kortix_tui.base.errors import InvalidInput, KortixError, Refused, VaultFailed, VaultLocked
 from kortix_tui.base.words import Exposure
 from kortix_tui.manifest.fields import SecretGrant
+from kortix_tui.repository.value_scan import ValueFinder, ValueScan
 from kortix_tui.runtime.ledger import Ledger
 from kortix_tui.runtime.preparing import Note, Preparing
 from kortix_tui.runtime.reach import admits, grants_of
@@ -324,3 +325,13 @@ class Delivery:
                         hint="It is tried again; if this stays, lock and unlock the vault.",
                     )
             await self._ledger.deliver(session, parcel.secrets, to)
+
+
+def value_scan(custodian: Custodian, session_id: str) -> ValueScan:
+    """What is looked for in commits before they get onto a session's branch."""
+
+    def finder() -> ValueFinder | None:
+        redactor = custodian.redactor
+        return redactor.hits if redactor else None
+
+    return ValueScan(finder, lambda: custodian.holding(session_id))

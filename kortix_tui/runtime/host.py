@@ -106,9 +106,9 @@ class Leading:
         self._runners: dict[str, Runner] = {}
         self._faults: dict[str, int] = {}
         merging = Merging(context.store, self._ledger, manifest_faults)
-        self._requests = Requests(context, self._ledger, self._preparing, merging)
-        self._recovery = Recovery(context, self._ledger, self._provider, self._preparing, merging)
         self._custody = Custody(context, self._ledger, self._wake)
+        self._requests = Requests(context, self._ledger, self._preparing, merging, self._custody)
+        self._recovery = Recovery(context, self._ledger, self._provider, self._preparing, merging)
         self._control = ControlServer(context, self._open_shell, self._calls)
 
     async def run(self) -> None:

@@ -7,9 +7,10 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Final
 
-from kortix_tui.base.errors import DeadlineExceeded, KortixError, Refused
+from kortix_tui.base.errors import DeadlineExceeded, KortixError, Refused, VaultLocked
 from kortix_tui.broker.door import Door
 from kortix_tui.broker.listener import DoorListener
 from kortix_tui.broker.services import ChangeInfo, ChangeProposal, SessionInfo
@@ -20,7 +21,7 @@ from kortix_tui.repository.mirror import KeptRef, Mirror
 from kortix_tui.review.opening import MAX_DESCRIPTION, MAX_TITLE, Proposal
 from kortix_tui.runtime.agent_secrets import AgentSecrets, storable
 from kortix_tui.runtime.context import Context
-from kortix_tui.runtime.delivery import Delivery
+from kortix_tui.runtime.delivery import Delivery, value_scan
 from kortix_tui.runtime.ledger import Ledger
 from kortix_tui.runtime.pushes import Pushes
 from kortix_tui.runtime.recording import Recording, TurnEnd
@@ -118,6 +119,7 @@ class Link:
                 session.id,
                 session.base_branch,
                 access=self._access(),
+                scan=value_scan(self._custodian, session.id),
                 on_push=self._pushed,
             )
             self.git.rescue_number = NO_RESCUE
@@ -399,9 +401,25 @@ class Link:
         self.note("The agent asked for a merge; merge is default-deny for agents.")
 
     async def _pushed(self, report: PushReport) -> None:
-        if self._pushes is not None:
-            await self._pushes.pushed(report)
-            self._changed.set()
+        if self._pushes is None:
+            return
+        for value in report.values:
+            what = "A push was refused" if report.is_refused else "Saved work"
+            self.note(f"{what}: it has the value of the secret {value.identifier} in {value.place}.")
+        if report.unsearched is not None:
+            self.note(f"Saved work was not searched for values of secrets: {report.unsearched}.")
+        # What a ref is called is the agent's word, and goes into the record.
+        updates = tuple(
+            replace(update, ref=self._told(update.ref), reason=self._told(update.reason)) for update in report.updates
+        )
+        await self._pushes.pushed(replace(report, updates=updates))
+        self._changed.set()
+
+    def _told(self, text: str) -> str:
+        try:
+            return storable(self._custodian, self.session_id, text)
+        except VaultLocked:
+            return "(not stored while the vault is locked)"
 
 
 def _info(change: Change) -> ChangeInfo:

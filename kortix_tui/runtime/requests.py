@@ -17,6 +17,7 @@ from kortix_tui.review.decision import DecideChange
 from kortix_tui.review.merging import Merging
 from kortix_tui.runtime.adding import add_project
 from kortix_tui.runtime.context import Context, Failure
+from kortix_tui.runtime.delivery import Custodian, value_scan
 from kortix_tui.runtime.editing import Editing
 from kortix_tui.runtime.ledger import Ledger
 from kortix_tui.runtime.preparing import Preparing
@@ -36,12 +37,15 @@ Handler = Callable[[Request, Actor], Awaitable[BaseModel]]
 class Requests:
     """Takes pending requests and answers each in a task of its own."""
 
-    def __init__(self, context: Context, ledger: Ledger, preparing: Preparing, merging: Merging) -> None:
+    def __init__(
+        self, context: Context, ledger: Ledger, preparing: Preparing, merging: Merging, custodian: Custodian
+    ) -> None:
         self._context = context
         self._ledger = ledger
         self._preparing = preparing
         self._taken = set[str]()
         self._merging = merging
+        self._custodian = custodian
         self._adding = asyncio.Lock()
         self._handlers: Final[dict[str, Handler]] = {
             "project.create": self._add_project,
@@ -144,7 +148,8 @@ class Requests:
                 "That session's branch is gone.", hint="Fetch the rescue ref itself: `kortix sessions show`."
             )
         mirror = await self._preparing.mirror(session.project_id)
-        head = await join_rescue(mirror, session.id, wanted.n)
+        scan = value_scan(self._custodian, session.id)
+        head = await join_rescue(mirror, session.id, wanted.n, scan=scan)
         await Pushes(session.id, self._ledger, mirror).catch_up()
         return JoinedRescue(session_id=session.id, n=wanted.n, head_commit=head)
 

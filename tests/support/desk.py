@@ -27,6 +27,11 @@ agents:
   reader: {}
   blind:
     repository_access: false
+  teller:
+    secrets: [STRIPE_API_KEY]
+    kortix_permissions: [project.gitops.push]
+  greedy:
+    secrets: all
 """
 AGENT = """\
 ---
@@ -66,7 +71,7 @@ def make_repository(folder: Path) -> Path:
     git(folder, "init", "-q", "-b", "main")
     (folder / "kortix.yaml").write_text(MANIFEST)
     (folder / "agents").mkdir()
-    for name in ("script", "reader", "blind"):
+    for name in ("script", "reader", "blind", "teller", "greedy"):
         (folder / "agents" / f"{name}.md").write_text(AGENT)
     (folder / "hello.txt").write_text("hello\n")
     git(folder, "add", "-A")
