@@ -16,7 +16,6 @@ from kortix_tui.base.errors import InvalidInput
 from kortix_tui.base.faults import Fault, FaultLevel, choose
 from kortix_tui.base.paths import config_folder
 from kortix_tui.base.validation import Many, Part, validate, wrong
-from kortix_tui.base.words import Exposure
 
 _HOSTED_PROVIDERS = ("daytona", "platinum", "e2b")
 _ENGINE_SCHEMES = ("unix://", "tcp://", "ssh://", "http://", "https://", "npipe://")
@@ -104,7 +103,7 @@ class Decisions(Part):
 class SecretSettings(Part):
     """What a new secret's exposure is when nobody says, and how long an unused vault stays open."""
 
-    default_exposure: Exposure = Exposure.ENVIRONMENT
+    default_exposure: Literal["environment", "egress-enforced", "connector", "none"] = "environment"
     lock_minutes: Annotated[float, Field(gt=0)] | None = None
 
 

@@ -95,6 +95,8 @@ class ControlServer:
         if server is None:
             return
         server.close()
+        for _ in range(3):
+            await asyncio.sleep(0)  # a connection that was being accepted at this moment gets its task first
         for task in self._clients:
             task.cancel()
         await asyncio.gather(*self._clients, return_exceptions=True)
@@ -146,7 +148,10 @@ class ControlServer:
         try:
             async with asyncio.timeout(BODY_S):
                 while more:
-                    frame, piece = await anext(frames, (None, b""))
+                    following = await anext(frames, None)
+                    if following is None:
+                        raise InvalidInput("The client left before it had sent everything.")
+                    frame, piece = following
                     if not isinstance(frame, Part) or len(whole) + len(piece) > MAX_CALL:
                         raise InvalidInput("The client did not send what it announced.")
                     whole += piece

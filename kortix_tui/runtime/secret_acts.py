@@ -162,7 +162,7 @@ class SecretActs:
         """A new secret, exposed as the person, the name or the operator's settings say."""
         identifier = rules.check_identifier(wanted.identifier)
         name = rules.check_name(wanted.name or re.sub(r"[.-]", "_", identifier).upper())
-        default = self._custody.context.settings.secrets.default_exposure
+        default = Exposure(self._custody.context.settings.secrets.default_exposure)
         exposure, gateway = rules.exposure_of_new(name, wanted.exposure, default)
         owner = actor.name if wanted.only_me else PROJECT
         return RecordMeta(
