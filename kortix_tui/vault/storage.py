@@ -193,12 +193,14 @@ class Place:
         draft = self._draft()
         try:
             stamp = self._write(draft, data)
-            if previous is not Previous.SET_ASIDE:
-                self.previous.unlink(missing_ok=True)
-            if previous is Previous.DROP:
-                self.damaged.unlink(missing_ok=True)
-            else:
-                self._keep(self.previous if previous is Previous.LINK else self.damaged)
+            match previous:
+                case Previous.LINK:
+                    self._keep(self.previous)
+                case Previous.SET_ASIDE:
+                    self._keep(self.damaged)
+                case Previous.DROP:
+                    self.previous.unlink(missing_ok=True)
+                    self.damaged.unlink(missing_ok=True)
             draft.rename(self.path)
             self._sync_folder()
         except OSError as error:

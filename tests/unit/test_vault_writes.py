@@ -9,7 +9,8 @@ import os
 import resource
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,22 @@ def test_a_repair_that_fails_leaves_what_there_is(path: Path) -> None:
             repair(path, ALICE, RECOVERY)
         assert path.read_bytes() == bytes(damaged)
     assert len(repair(path, ALICE, RECOVERY).kept) == 1
+
+
+def test_what_is_renamed_was_synced_and_the_folder_is_synced_after(path: Path) -> None:
+    vault = two_slots(path)
+    put(vault, meta(1), b"v1")
+    done = list[str]()
+
+    def call(real: Callable[..., Any], name: str, *given: Any, **named: Any) -> Any:
+        done.append(name)
+        return real(*given, **named)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("write", "fsync", "unlink", "link", "rename"):
+            patch.setattr(os, name, partial(call, getattr(os, name), name))
+        put(vault, meta(2), b"v2")
+    assert done == ["write", "fsync", "unlink", "link", "rename", "fsync"]
 
 
 def test_a_disk_that_only_reads_says_so(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
