@@ -141,7 +141,8 @@ def show(arguments: argparse.Namespace) -> None:
 def _diff(arguments: argparse.Namespace) -> None:
     from kortix_tui.cli.change_page import colour_patch, say_files
 
-    with reading() as runtime:
+    # To find values in the diff, this process may have to be the host for a moment.
+    with acting() as runtime:
         project, number = locate(runtime, arguments)
         detail = runtime.changes.show(project, number, preview=False)
         if arguments.json:
@@ -150,7 +151,7 @@ def _diff(arguments: argparse.Namespace) -> None:
         if arguments.stat:
             say_files(detail.summary)
             return
-        patch = runtime.changes.patch(project, number, path=arguments.path, head=detail.head_commit)
+        patch = runtime.changes.patch(project, number, path=arguments.path, head=detail.head_commit, warn=note)
     plain = arguments.no_color or not coloured(sys.stdout)
     sys.stdout.write(colour_patch(patch, colour=not plain))
     if detail.change.status is ChangeStatus.OPEN:

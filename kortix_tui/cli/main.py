@@ -25,6 +25,9 @@ NOUNS = {
     "sessions": ("sessions", "start, follow and end work in sandboxes"),
     "cr": ("changes", "read, merge and close change requests"),
     "review": ("review", "everything that waits for you"),
+    "secrets": ("secrets", "values that agents need and must not leak"),
+    "vault": ("vault", "what keeps secrets encrypted, its keys and backups"),
+    "env": ("secret_import", "many secrets at once, from a .env file"),
     "sandboxes": ("sandboxes", "the images that sandboxes start from"),
     "audit": ("audit", "the record of everything that happened"),
     "host": ("serve", "which process acts for this home"),
@@ -36,6 +39,7 @@ ALIASES = {
     "session": "sessions",
     "crs": "cr",
     "changes": "cr",
+    "secret": "secrets",
     "sandbox": "sandboxes",
     "inbox": "review",
 }

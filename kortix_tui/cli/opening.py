@@ -27,7 +27,7 @@ def reading() -> Iterator[Runtime]:
 
 
 @contextmanager
-def acting(*, host: bool = False) -> Iterator[Runtime]:
+def acting(*, host: bool = False, again: bool = True) -> Iterator[Runtime]:
     """The home, for commands that want something done.
 
     When the command ends, on whatever way, and work is left that no process looks after, a background host is
@@ -35,10 +35,13 @@ def acting(*, host: bool = False) -> Iterator[Runtime]:
 
     Args:
         host: Stand for host as long as the command runs, because it waits for something to happen.
+        again: Whether the command may be started anew, as a member of a group that the person was just added to; not
+            where its arguments must not become another program's.
     """
-    from kortix_tui.cli.setup import use_new_group
+    if again:
+        from kortix_tui.cli.setup import use_new_group
 
-    use_new_group()
+        use_new_group()
     with reading() as runtime, logging_to_home(runtime):
         try:
             if host:

@@ -59,12 +59,23 @@ class Parser(argparse.ArgumentParser):
         # Works everywhere and is told once, at the end of `kortix --help`: not a line in every list of options.
         self.add_argument("-h", "--help", action="help", help=argparse.SUPPRESS)
         self.typed = typed
+        self.keeps_words = False
+        """Whether words out of place are never repeated in messages: they may be values of secrets."""
+
+    def read(self, arguments: Sequence[str]) -> argparse.Namespace:
+        """As `parse_args`, but words that are too many are not repeated where they may be values."""
+        parsed, rest = self.parse_known_args(arguments)
+        if rest and self.keeps_words:
+            options = [word.partition("=")[0] for word in rest if word.startswith("--")]
+            self.error(f"unknown option {cut(options[0])}" if options else "there are more words than the verb takes")
+        if rest:
+            self.error(f"unrecognized arguments: {' '.join(rest)}")
+        return parsed
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
-            raise UsageError(
-                f"`{self.prog}` has no verb «{cut(value)}».", hint=nearest(value, action.choices, self.prog)
-            )
+            what = "no such verb" if self.keeps_words else f"no verb «{cut(value)}»"
+            raise UsageError(f"`{self.prog}` has {what}.", hint=nearest(value, action.choices, self.prog))
         super()._check_value(action, value)
 
     def error(self, message: str) -> NoReturn:
@@ -142,10 +153,10 @@ def parse(name: str, summary: str, add: Callable[[Parser], None], arguments: Seq
         return parser
 
     try:
-        return grammar(arguments).parse_args(arguments)
+        return grammar(arguments).read(arguments)
     except UsageError:
         # Once more with everything, so that the message names all choices.
-        return grammar(None).parse_args(arguments)
+        return grammar(None).read(arguments)
 
 
 def cut(word: str) -> str:

@@ -1,36 +1,68 @@
-"""`kortix review`: everything that waits for a person. Today that is open change requests."""
+"""`kortix review`: everything that waits for a person, of every kind, in one list."""
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Final
 
-from kortix_tui.base.words import ChangeStatus
-from kortix_tui.cli.changes import close, merge, say_changes, show
+from kortix_tui.base.clock import age
+from kortix_tui.base.errors import UsageError
+from kortix_tui.cli import changes, secret_requests, vault
+from kortix_tui.cli.cells import Column
 from kortix_tui.cli.opening import reading
+from kortix_tui.cli.output import matches, say_json, say_table
 from kortix_tui.cli.parsing import Parser, Verbs, add_filter, add_json, add_project
+from kortix_tui.cli.vault_access import add_access
 
-VERDICTS = {"merge": merge, "close": close}
+if TYPE_CHECKING:
+    from kortix_tui.runtime.inbox import InboxItem
+
+COLUMNS = (
+    Column("ITEM"),
+    Column("KIND", drop=1),
+    Column("AGENT", drop=2),
+    Column("AGE", right=True),
+    Column("TITLE", flexible=True),
+)
+VAULT: Final = "vault"
+REQUEST: Final = "req"
+"""How ids of agents' requests begin."""
+VERDICTS: Final[dict[str, dict[str, Callable[[argparse.Namespace], int | None]]]] = {
+    "change request": {"merge": changes.merge, "close": changes.close},
+    "secret request": {"provide": secret_requests.provide, "decline": secret_requests.decline},
+    "locked vault": {"unlock": vault.unlock},
+}
+WHAT: Final = "as `review ls` names it: N or SLUG#N for a change request, req_… for an agent's request, or vault"
 
 
 def add_review(parser: Parser) -> None:
     """Add the verbs."""
-    verbs = Verbs(parser, "review ls", "review show billing#3", "review act billing#3 merge")
+    parser.keeps_words = True
+    verbs = Verbs(parser, "review ls", "review show billing#3", "review act billing#3 merge", "review act vault unlock")
     verb = verbs.add("ls", _ls, "list what waits for you, oldest first", aliases=("list",), examples=("review ls",))
-    verb.add_argument("--project", metavar="SLUG", help="only this project's")
+    verb.add_argument("--project", metavar="SLUG", help="only this project's, and what concerns all")
     add_filter(verb)
     add_json(verb)
-    verb = verbs.add("show", show, "one thing that waits, in full", examples=("review show billing#3",))
-    verb.add_argument("change", metavar="N", help="a change request's number in the project, or SLUG#N")
+    verb = verbs.add(
+        "show", _show, "one thing that waits, in full", examples=("review show billing#3", "review show req_7k2m")
+    )
+    verb.add_argument("item", metavar="ITEM", help=WHAT)
     add_project(verb)
     add_json(verb)
     verb = verbs.add(
-        "act", _act, "decide about one thing that waits; as `cr merge` and `cr close`",
-        examples=("review act billing#3 merge", "review act billing#3 close --at 3f2a91c0d4e7"),
+        "act", _act, "decide about one thing that waits",
+        examples=("review act billing#3 merge", "review act billing#3 close --at 3f2a91c0d4e7",
+                  "review act req_7k2m provide", "review act vault unlock"),
     )  # fmt: skip
-    verb.add_argument("change", metavar="N", help="a change request's number in the project, or SLUG#N")
-    verb.add_argument("verdict", choices=list(VERDICTS), help="what is decided")
-    verb.add_argument("--at", metavar="SHA", help="the reviewed commit; default: the one shown to you last")
-    verb.add_argument("--message", metavar="TEXT", help="first line of the merge commit")
+    verb.add_argument("item", metavar="ITEM", help=WHAT)
+    words = [verdict for kind in VERDICTS.values() for verdict in kind]
+    verb.add_argument("verdict", choices=words, help=f"what is decided: {', '.join(words)}")
+    verb.add_argument("--at", metavar="SHA", help="of a change request: the reviewed commit; default: shown last")
+    verb.add_argument("--message", metavar="TEXT", help="of a change request: first line of the merge commit")
+    secret_requests.add_provision(verb)
+    add_access(verb)
     add_project(verb)
     add_json(verb)
 
@@ -38,9 +70,41 @@ def add_review(parser: Parser) -> None:
 def _ls(arguments: argparse.Namespace) -> None:
     with reading() as runtime:
         project = runtime.projects.find(arguments.project) if arguments.project else None
-        changes = runtime.changes.list(project=project, status=ChangeStatus.OPEN)
-    say_changes(changes, arguments, empty="Nothing waits for you.")
+        items = runtime.inbox.list(project=project)
+    rows = [_cells(item) for item in items]
+    fitting = [at for at, row in enumerate(rows) if matches(arguments.filter, row)]
+    if arguments.json:
+        say_json([items[at] for at in fitting])
+    else:
+        say_table(COLUMNS, [rows[at] for at in fitting], empty="Nothing waits for you.")
 
 
-def _act(arguments: argparse.Namespace) -> int:
-    return VERDICTS[arguments.verdict](arguments)
+def _cells(item: InboxItem) -> tuple[str, ...]:
+    return item.reference, item.kind.value, item.agent or "", age(item.since, datetime.now(UTC)), item.title
+
+
+def _show(arguments: argparse.Namespace) -> None:
+    match _kind(arguments):
+        case "locked vault":
+            vault.status(arguments)
+        case "secret request":
+            secret_requests.show(arguments)
+        case _:
+            changes.show(arguments)
+
+
+def _act(arguments: argparse.Namespace) -> int | None:
+    kind = _kind(arguments)
+    verdicts = VERDICTS[kind]
+    if arguments.verdict not in verdicts:
+        raise UsageError(f"A {kind} takes {' or '.join(f'`{verdict}`' for verdict in verdicts)}.")
+    return verdicts[arguments.verdict](arguments)
+
+
+def _kind(arguments: argparse.Namespace) -> str:
+    """Which kind of thing is meant; its own commands find it under their own name of the argument."""
+    arguments.change = arguments.request = arguments.item.strip()
+    arguments.keyfile, arguments.recovery = None, False
+    if arguments.change == VAULT:
+        return "locked vault"
+    return "secret request" if arguments.change.startswith(REQUEST) else "change request"

@@ -113,6 +113,8 @@ def _serve_until_idle(runtime: Runtime, ended: threading.Event, linger_s: float,
                 told = True
         idle_s = 0.0 if runtime.unfinished() else idle_s + LOOK_S
         if idle_s >= linger_s:
-            return True
+            if not (runtime.host().here and runtime.vault.held_open()):
+                return True
+            idle_s = 0.0  # to end would lock what only a person can open again
     log.info("asked to end; another process may take over")
     return False

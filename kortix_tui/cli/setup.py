@@ -37,6 +37,7 @@ def add_doctor(parser: Parser) -> None:
 
 def _setup(arguments: argparse.Namespace) -> None:
     ready = ensure_ready(yes=arguments.yes)
+    ensure_vault(yes=arguments.yes)
     did = ", ".join(ready.did) or "nothing was missing"
     say(f"Ready: {visible_line(did)}.")
     if ready.engine is not None:
@@ -76,6 +77,26 @@ def ensure_ready(*, yes: bool) -> Ready:
             "You are in the engine's group now, but this login is not yet.", hint="Log in again, then repeat it."
         )
     return ready
+
+
+def ensure_vault(*, yes: bool) -> None:
+    """Make a vault where there is none: without a question where this machine has a keyring, else as the person says.
+
+    Args:
+        yes: Ask nobody; without a keyring, a key file opens it.
+    """
+    from kortix_tui.cli.opening import acting
+    from kortix_tui.cli.unseen import can_ask
+    from kortix_tui.cli.vault_making import choose_keys, make_vault, silent_keys
+
+    with acting() as runtime:
+        if runtime.vault.status().vault_id is not None:
+            return
+        keys = silent_keys() if yes or not can_ask() else choose_keys(later=True)
+        if keys is None:
+            note("There is no vault for secrets yet. Later: kortix vault init")
+            return
+        make_vault(runtime, keys)
 
 
 def use_new_group() -> None:

@@ -51,8 +51,12 @@ def host_log(home: Home) -> Path:
     return home.path / "host.log"
 
 
-def start_background(context: Context) -> BackgroundHost | None:
+def start_background(context: Context, *, linger_s: float | None = None) -> BackgroundHost | None:
     """Start `kortix serve` unless some process is the host already; returns once one leads.
+
+    Args:
+        context: This process's.
+        linger_s: How long it stays with nothing to do, where that is longer than usual: a person is about to type.
 
     Returns:
         The new host, or `None` when another process acts.
@@ -63,7 +67,7 @@ def start_background(context: Context) -> BackgroundHost | None:
     if lock.is_locked(context.store):
         return None
     log = host_log(context.home)
-    pid = _spawn(context.home, log)
+    pid = _spawn(context.home, log, linger_s)
     end = time.monotonic() + START_S
     while time.monotonic() < end:
         leader = lock.holder(context.store)
@@ -92,7 +96,7 @@ def _only_idle(context: Context) -> tuple[int, float | None]:
     return row[2], row[3]
 
 
-def _spawn(home: Home, log: Path) -> int:
+def _spawn(home: Home, log: Path, linger_s: float | None) -> int:
     if log.exists() and log.stat().st_size > MAX_LOG:
         log.replace(log.with_name("host.log.1"))
     environment = os.environ | {"KORTIX_HOME": str(home.path)}
@@ -100,12 +104,13 @@ def _spawn(home: Home, log: Path) -> int:
     if root not in site.getsitepackages():
         # Run from a checkout: the child starts in another folder and must find the same package.
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, (root, environment.get("PYTHONPATH"))))
+    linger = [] if linger_s is None else ["--linger", f"{linger_s:g}s"]
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW
     # Every other descriptor is close-on-exec, as Python opens them. `-P`: without it the current folder, which may be
     # a checkout that an agent wrote to, would be the first place to import from (I12).
     return os.posix_spawn(
         sys.executable,
-        [sys.executable, "-P", "-m", "kortix_tui.cli.main", "serve", "--background"],
+        [sys.executable, "-P", "-m", "kortix_tui.cli.main", "serve", "--background", *linger],
         environment,
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from kortix_tui.base.errors import Conflict, NotFound, Refused
-from kortix_tui.base.words import ChangeStatus, Outcome
+from kortix_tui.base.errors import Conflict, KortixError, NotFound, Refused
+from kortix_tui.base.words import ChangeStatus, Outcome, VaultState
 from kortix_tui.repository.difference import DiffSummary
 from kortix_tui.review.decision import DecideChange
 from kortix_tui.runtime.context import Context
@@ -77,10 +78,44 @@ class Changes:
             change=change, head_commit=head, summary=summary, preview=self.preview(project, number) if wanted else None
         )
 
-    def patch(self, project: Project, number: int, *, path: str | None = None, head: str | None = None) -> str:
-        """The unified diff as text, untrusted; of one path, or of all. `head` pins what is read."""
+    def patch(
+        self,
+        project: Project,
+        number: int,
+        *,
+        path: str | None = None,
+        head: str | None = None,
+        warn: Callable[[str], None] | None = None,
+    ) -> str:
+        """The unified diff as text, untrusted, without values of secrets; of one path, or of all.
+
+        Args:
+            project: Whose change request.
+            number: Its number.
+            path: Only this file.
+            head: Pins what is read.
+            warn: Told why values could not be looked for; the diff is given all the same, as reading must not wait for
+                the vault.
+        """
         change = self.find(project, number)
-        return self._context.loop.call(self._patch(change, head, path), deadline_s=READ_DEADLINE_S)
+        text = self._context.loop.call(self._patch(change, head, path), deadline_s=READ_DEADLINE_S)
+        return self._without_values(text, warn) if self._context.home.vault.exists() else text
+
+    def _without_values(self, text: str, warn: Callable[[str], None] | None) -> str:
+        from kortix_tui.runtime.secrets import Secrets
+
+        fault: str | None = None
+        try:
+            text = Secrets(self._context).redact(text)
+        except KortixError as error:
+            fault = error.message
+        else:
+            row = self._context.store.one("SELECT state FROM vault WHERE id = 1")
+            if row is None or row[0] != VaultState.UNLOCKED:
+                fault = f"The vault is {row[0] if row else 'not open'}."
+        if fault is not None and warn is not None:
+            warn(f"Values of secrets could not be looked for in this text: {fault}")
+        return text
 
     def preview(self, project: Project, number: int) -> MergePreview:
         """What a merge would do now."""

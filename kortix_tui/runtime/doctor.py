@@ -205,7 +205,9 @@ def git_check(text: str) -> Check:
 
 
 def _home_checks(home: Home) -> list[Check]:
-    return [_home(home), _lock(home), disk_check("disk", "Disk of the home", home.path)]
+    from kortix_tui.runtime.doctor_vault import vault_check
+
+    return [_home(home), _lock(home), vault_check(home), disk_check("disk", "Disk of the home", home.path)]
 
 
 def _home(home: Home) -> Check:

@@ -29,6 +29,8 @@ from kortix_tui.vault.secret import Secret
 
 CALL_S: Final = 120.0
 _NOTHING: Final = Secret(b"")
+_QUIET: Final = ("systemd", "keyring", "keyfile")
+"""Kinds of keys that a host finds without a person."""
 
 
 class VaultKeys:
@@ -71,6 +73,14 @@ class VaultKeys:
             generation=generation, secrets=stored[0] if stored else 0, slots=slots,
             waiting=tuple(one[0] for one in waiting),
         )  # fmt: skip
+
+    def held_open(self) -> bool:
+        """Whether the host has it open with a key that only a person can give again."""
+        row = self._context.store.one("SELECT state FROM vault WHERE id = 1")
+        if row is None or row[0] != VaultState.UNLOCKED:
+            return False
+        status = self.status()
+        return status.state is VaultState.UNLOCKED and not any(slot.type in _QUIET for slot in status.slots)
 
     def _host_lives(self) -> bool:
         from kortix_tui.store import lock

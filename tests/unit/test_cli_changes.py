@@ -60,10 +60,17 @@ def proposal(home: Home, repository: Path) -> Iterator[Proposal]:
 
 def test_lists_and_the_inbox(proposal: Proposal, capsys: pytest.CaptureFixture[str]) -> None:
     capsys.readouterr()
-    for arguments in (["cr", "ls", "--json"], ["review", "ls", "--json"], ["cr", "ls", "--status", "open", "--json"]):
+    for arguments in (["cr", "ls", "--json"], ["cr", "ls", "--status", "open", "--json"]):
         assert run(arguments) == 0
         (row,) = json.loads(capsys.readouterr().out)
         assert (row["project"], row["number"], row["head_commit"]) == ("acme", 1, proposal.head)
+    assert run(["review", "ls", "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["kind"], row["reference"], row["title"]) == ("change request", "acme#1", "Greet everybody")
+    assert run(["review", "ls"]) == 0
+    assert "acme#1  change request" in capsys.readouterr().out
+    assert run(["review", "show", "acme#1", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["change"]["number"] == 1
     assert run(["cr", "ls", "--filter", "greet"]) == 0
     assert "acme#1" in capsys.readouterr().out
     assert run(["review", "ls", "--filter", "nothing"]) == 0
