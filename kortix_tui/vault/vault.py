@@ -183,6 +183,7 @@ class Vault:
                 raise
             if self._keys is not None and self._keys.root == keys.root:
                 self._keys.personal.update(keys.personal)
+                keys.root[:] = bytes(len(keys.root))
             else:
                 self._forget()
                 self._keys = keys
@@ -280,15 +281,20 @@ class Vault:
             VaultLocked: The vault is locked.
             VaultMissing: The file is gone.
         """
-        keys = self._keys
-        if keys is None:
+        with self._guard:
+            keys, newest = self._keys, self._newest
+        if keys is None or newest is None:
             raise locked()
-        data, _ = self._place.read()
+        data, stamp = self._place.read()
         try:
             body = parse(data)
         except VaultFailed as error:
             return (VaultFault("file", "", error.message),)
         faults = [] if is_authentic(data, keys.file_key) else [VaultFault("file", "", "Its seal is broken.")]
+        try:
+            _check(body.header.gen, stamp.mac.hex(), *newest)
+        except RolledBack as error:
+            faults.append(VaultFault("file", "", error.message))
         faults.extend(
             VaultFault("slot", slot.info.id, "The slot was changed.")
             for slot in body.header.slots

@@ -323,6 +323,13 @@ def test_verify_names_what_is_wrong(small: Vault, path: Path) -> None:
     assert [fault.kind for fault in small.verify()] == ["file"]
 
 
+def test_verify_notices_an_older_file(small: Vault, path: Path) -> None:
+    old = path.read_bytes()
+    put(small, meta(1, version=2), b"rotated")
+    path.write_bytes(old)
+    assert [(fault.kind, "generation 2" in fault.message) for fault in small.verify()] == [("file", True)]
+
+
 # --- repair
 
 
