@@ -1,7 +1,9 @@
 """Values taken out of text: every spelling of every known value, over any chunking, replaced by a marker.
 
-One automaton finds all spellings in one pass. Overlapping and nested matches become one marker, of the longest; the
-markers are chosen so that no spelling can match in or at one, so redacting twice changes nothing more.
+One automaton finds the beginnings of all spellings in one pass, and what follows is compared: an automaton of whole
+spellings takes seconds to build for thousands of values, in which nothing else of this process runs. Overlapping and
+nested matches become one marker, of the longest; the markers are chosen so that no spelling can match in or at one, so
+redacting twice changes nothing more.
 
 A stream never waits for what is most likely ordinary: fewer than `SHORTEST` bytes of a value's beginning are let go at
 once (and may be seen), more are held back until it is known what they are.
@@ -9,6 +11,8 @@ once (and may be seen), more are held back until it is known what they are.
 
 from __future__ import annotations
 
+import re
+from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
@@ -19,8 +23,15 @@ from kortix_tui.vault.secret import Secret
 PIECE: Final = 12
 """Bytes of a value's beginning that are replaced where a stream ends in the middle of a value."""
 
+_HEAD: Final = 16
+"""Bytes of a spelling that the automaton knows: more than the beginnings that kinds of keys and addresses share."""
 _WINDOW: Final = 256 << 10
 """Bytes searched at once: a value that repeats itself matches at every byte, and each match costs memory."""
+
+_COLOUR: Final = re.compile(rb"\x1b\[[0-9;]{0,64}m")
+
+_Span = tuple[int, int, int]
+"""Start, end, and the number of a needle."""
 
 
 class Hit(NamedTuple):
@@ -29,12 +40,6 @@ class Hit(NamedTuple):
     label: str
     start: int
     end: int
-
-
-class _Span(NamedTuple):
-    start: int
-    end: int
-    needle: int
 
 
 class Redactor:
@@ -48,13 +53,14 @@ class Redactor:
             return
         from ahocorasick_rs import BytesAhoCorasick, Implementation
 
-        # Not the default, which for few needles is a table whose size one large value makes unbearable.
-        self._automaton = BytesAhoCorasick(self._needles, implementation=Implementation.ContiguousNFA)
-        heads: dict[bytes, list[bytes]] = {}
-        for needle in self._needles:
-            heads.setdefault(needle[:SHORTEST], []).append(needle)
+        heads: dict[bytes, list[int]] = {}
+        self._starts: dict[bytes, list[int]] = {}
+        for number, needle in enumerate(self._needles):
+            heads.setdefault(needle[:_HEAD], []).append(number)
+            self._starts.setdefault(needle[:SHORTEST], []).append(number)
+        # Not the default: for few needles that would be a table of all states and bytes.
+        self._automaton = BytesAhoCorasick(heads, implementation=Implementation.ContiguousNFA)
         self._by_head = tuple(heads.values())
-        self._heads = BytesAhoCorasick(heads, implementation=Implementation.ContiguousNFA)
         self._markers = self._choose_markers()
 
     @classmethod
@@ -84,7 +90,7 @@ class Redactor:
 
     def hits(self, data: bytes) -> list[Hit]:
         """Where values are, in order."""
-        return [Hit(self._labels[span.needle], span.start, span.end) for span in self.spans(data)]
+        return [Hit(self._labels[needle], start, end) for start, end, needle in self.spans(data)]
 
     def data(self, data: bytes) -> bytes:
         """The same bytes with markers in place of values."""
@@ -93,28 +99,49 @@ class Redactor:
             return data
         parts: list[bytes] = []
         at = 0
-        for span in spans:
-            parts += (data[at : span.start], self.marker(span))
-            at = span.end
+        for start, end, needle in spans:
+            parts += (data[at:start], self.marker(needle))
+            at = end
         return b"".join((*parts, data[at:]))
 
     def text(self, text: str, *, cut: bool = False) -> str:
-        """The same text with markers in place of values.
+        """The same text with markers in place of values, also of those whose parts differ in colour.
 
         Args:
-            text: Any text.
+            text: Any text; of a terminal's language only colours are understood.
             cut: It is a piece of a longer one: it may begin and end in the middle of a value.
         """
         if not self or len(text) * 4 < SHORTEST:
             return text
         raw = text.encode("utf-8", "surrogatepass")
         clean = self.stream(resuming=True).feed(raw, final=True) if cut else self.data(raw)
+        if b"\x1b" in clean:
+            clean = self._through_colours(clean)
         if clean == raw:
             return text
         try:
             return clean.decode("utf-8", "surrogatepass")
         except UnicodeDecodeError:  # a value that is not text began in the middle of a character
             return clean.decode("utf-8", "replace")
+
+    def _through_colours(self, data: bytes) -> bytes:
+        """Markers for values that a highlighter or a search has painted part by part; the colours stay."""
+        places: list[int] = []
+        shifts = [0]
+        for colour in _COLOUR.finditer(data):
+            places.append(colour.start() - shifts[-1])
+            shifts.append(shifts[-1] + len(colour[0]))
+
+        def painted(plain: int) -> int:
+            return plain + shifts[bisect_right(places, plain)]
+
+        parts: list[bytes] = []
+        at = 0
+        for start, end, needle in self.spans(_COLOUR.sub(b"", data)):
+            first, last = painted(start), painted(end - 1) + 1
+            parts += (data[at:first], self.marker(needle), *_COLOUR.findall(data[first:last]))
+            at = last
+        return b"".join((*parts, data[at:]))
 
     def stream(self, *, resuming: bool = False) -> RedactingStream:
         """For bytes that come in pieces.
@@ -128,33 +155,57 @@ class Redactor:
 
     def spans(self, data: bytes) -> list[_Span]:
         """Merged matches, in order."""
-        if not self or len(data) < SHORTEST:
-            return []
-        window = max(_WINDOW, 4 * self._longest)
         found: list[_Span] = []
-        for at in range(0, len(data), window):
-            piece = data[at : at + window + self._longest]
-            matches = self._automaton.find_matches_as_indexes(piece, overlapping=True)
-            found += [_Span(start + at, end + at, needle) for start, end, needle in _merged(matches)]
-        return self.merged(found) if len(data) > window else found
+        for first in range(0, len(data), _WINDOW) if self else ():
+            piece = data[first : first + _WINDOW + _HEAD - 1]
+            for head, start, _ in self._automaton.find_matches_as_indexes(piece, overlapping=True):
+                at = first + start
+                for number in self._by_head[head]:
+                    needle = self._needles[number]
+                    if data.startswith(needle, at):
+                        found.append((at, at + len(needle), number))
+        return self.merged(found) if found else found
 
-    def merged(self, spans: Iterable[_Span]) -> list[_Span]:
-        """Overlapping spans as one."""
-        return _merged([(needle, start, end) for start, end, needle in sorted(spans, key=lambda span: span.end)])
+    def merged(self, spans: Sequence[_Span]) -> list[_Span]:
+        """Overlapping spans as one, which has the longest's name; in order."""
+        merged: list[_Span] = []
+        first, last, name, longest = 0, -1, 0, 0
+        for start, end, number in sorted(spans):
+            if start < last:
+                last = max(last, end)
+                if end - start > longest:
+                    longest, name = end - start, number
+                continue
+            if last >= 0:
+                merged.append((first, last, name))
+            first, last, name, longest = start, end, number, end - start
+        if last >= 0:
+            merged.append((first, last, name))
+        return merged
 
-    def marker(self, span: _Span) -> bytes:
-        """What stands in place of a span."""
-        return self._markers[self._labels[span.needle]]
+    def marker(self, needle: int) -> bytes:
+        """What stands in place of a needle."""
+        return self._markers[self._labels[needle]]
 
     def begun(self, data: bytes) -> _Span | None:
         """The longest end of `data`, `SHORTEST` bytes or more, that begins a needle without being all of it."""
-        first = max(0, len(data) - self._longest + 1)
-        rest = data[first:]
-        for head, at, _ in self._heads.find_matches_as_indexes(rest, overlapping=True) if self else ():
-            for needle in self._by_head[head]:
-                if len(needle) > len(rest) - at and needle.startswith(rest[at:]):
-                    return _Span(first + at, len(data), self._needles.index(needle))
+        rest = data[max(0, len(data) - self._longest + 1) :]
+        starts: list[tuple[int, int]] = []
+        for head, at, _ in self._automaton.find_matches_as_indexes(rest, overlapping=True):
+            starts += ((at, number) for number in self._by_head[head] if self._goes_on(number, rest[at:]))
+        if starts:
+            at, number = min(starts)
+            return len(data) - len(rest) + at, len(data), number
+        for length in range(min(_HEAD - 1, len(rest)), SHORTEST - 1, -1):
+            end = rest[-length:]
+            for number in self._starts.get(end[:SHORTEST], ()):
+                if self._goes_on(number, end):
+                    return len(data) - length, len(data), number
         return None
+
+    def _goes_on(self, number: int, beginning: bytes) -> bool:
+        needle = self._needles[number]
+        return len(needle) > len(beginning) and needle.startswith(beginning)
 
     def is_inside(self, data: bytes) -> int | None:
         """The number of a needle that has all of `data` in it."""
@@ -167,8 +218,8 @@ class Redactor:
         for number, needle in enumerate(self._needles if len(head) == SHORTEST else ()):
             at = needle.find(head)
             while at >= 0:
-                if data.startswith(needle[at:]) and (found is None or len(needle) - at > found.end):
-                    found = _Span(0, len(needle) - at, number)
+                if data.startswith(needle[at:]) and (found is None or len(needle) - at > found[1]):
+                    found = (0, len(needle) - at, number)
                 at = needle.find(head, at + 1)
         return found
 
@@ -182,7 +233,7 @@ class Redactor:
         return {label: word if self._suits(word, edged) else plain for label, word in named.items()}
 
     def _suits(self, word: bytes, edged: Sequence[bytes]) -> bool:
-        if self._automaton.find_matches_as_indexes(word):
+        if self.spans(word):
             return False
         return not any(
             word in needle
@@ -191,29 +242,6 @@ class Redactor:
             )
             for needle in edged
         )
-
-
-def _merged(matches: Sequence[tuple[int, int, int]]) -> list[_Span]:
-    """Overlapping matches (needle, start, end), which come in the order of their ends, as one of the longest's name.
-
-    A value that repeats itself makes a match of every byte, so this is short: from the last end to the first.
-    """
-    spans: list[_Span] = []
-    first = last = longest = name = -1
-    for needle, start, end in reversed(matches):
-        if end <= first or last < 0:
-            if last >= 0:
-                spans.append(_Span(first, last, name))
-            first, last, longest, name = start, end, end - start, needle
-            continue
-        if start < first:
-            first = start
-        if end - start > longest:
-            longest, name = end - start, needle
-    if last >= 0:
-        spans.append(_Span(first, last, name))
-    spans.reverse()
-    return spans
 
 
 class RedactingStream:
@@ -252,13 +280,13 @@ class RedactingStream:
                 return self._wait(whole)
             self._opening = False
             if inside is not None and len(whole) >= PIECE:
-                extra.append(_Span(0, len(whole), inside))
+                extra.append((0, len(whole), inside))
             elif (ended := self.redactor.ended(whole)) is not None:
                 extra.append(ended)
         begun = self.redactor.begun(whole)
-        if final and begun is not None and begun.end - begun.start >= PIECE:
+        if final and begun is not None and len(whole) - begun[0] >= PIECE:
             extra.append(begun)
-        end = len(whole) if final or begun is None else begun.start
+        end = len(whole) if final or begun is None else begun[0]
         spans = self.redactor.spans(whole)
         return self._show(whole, self.redactor.merged((*spans, *extra)) if extra else spans, end)
 
@@ -273,16 +301,16 @@ class RedactingStream:
         """Let everything before `end` out, and all of a match that begins before it."""
         parts: list[bytes] = []
         out, marked = self._out, self._marked
-        for span in spans:
-            if span.start >= end:
+        for first, last, needle in spans:
+            if first >= end:
                 break
-            if span.end <= out:
+            if last <= out:
                 continue
-            parts.append(whole[out : span.start])
+            parts.append(whole[out:first])
             # What only makes a value longer whose marker is out already needs no other.
-            if not span.start < marked == out:
-                parts.append(self.redactor.marker(span))
-            out = marked = span.end
+            if not first < marked == out:
+                parts.append(self.redactor.marker(needle))
+            out = marked = last
         parts.append(whole[out:end])
         out = max(out, end)
         start = max(0, min(end, len(whole) - SHORTEST + 1))

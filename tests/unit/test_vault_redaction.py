@@ -17,6 +17,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from kortix_tui.base.text import without_sgr
 from kortix_tui.vault.needles import needles
 from kortix_tui.vault.redaction import Hit, Redactor
 from kortix_tui.vault.secret import Secret
@@ -126,7 +127,7 @@ def test_the_marker_never_shows_a_value() -> None:
 
 def test_a_value_that_repeats_itself_in_much_text() -> None:
     redactor = Redactor.of([("R", b"a" * 40)])
-    assert redactor.data(b"<" + b"a" * (3 << 20) + b">") == b"<[redacted:R]>"
+    assert redactor.data(b"<" + b"a" * (600 << 10) + b">") == b"<[redacted:R]>"
 
 
 def test_values_far_apart_and_at_the_edges_of_what_is_searched_at_once() -> None:
@@ -181,6 +182,26 @@ def test_text_stays_text(found: list[str], text: str) -> None:
     assert both.encode("utf-8", "surrogatepass") == redactor.data(
         (text + "\ud800" + text).encode("utf-8", "surrogatepass")
     )
+
+
+def test_a_value_that_is_painted_part_by_part() -> None:
+    """`env | grep --color=always ghp`, and a highlighter that takes a value for several words."""
+    redactor = Redactor.of([("T", TOKEN.encode()), ("U", b"abc-def+ghi")])
+    found = redactor.text(f"KEY=\x1b[01;31mghp\x1b[m{TOKEN[3:]} \x1b[1mX\x1b[0m")
+    assert found == "KEY=\x1b[01;31m[redacted:T]\x1b[m \x1b[1mX\x1b[0m"
+    words = redactor.text("\x1b[3mé\x1b[m \x1b[31mabc\x1b[0m-\x1b[32mdef\x1b[0m+\x1b[33mghi\x1b[0m.")
+    assert words == "\x1b[3mé\x1b[m \x1b[31m[redacted:U]\x1b[0m\x1b[32m\x1b[0m\x1b[33m\x1b[0m."
+    assert redactor.text(words) == words
+
+
+@settings(deadline=None)
+@given(st.text(), st.lists(st.sampled_from([TOKEN, "x", "\x1b[31m", "\x1b[0m", TOKEN[:20], TOKEN[20:]]), max_size=12))
+def test_colours_neither_hide_nor_change_anything_else(before: str, pieces: list[str]) -> None:
+    redactor = Redactor.of([("T", TOKEN.encode())])
+    text = before + "".join(pieces)
+    shown = redactor.text(text)
+    assert without_sgr(shown) == redactor.text(without_sgr(text))
+    assert re.findall("\x1b\\[[0-9;]*m", shown) == re.findall("\x1b\\[[0-9;]*m", text)
 
 
 def test_thousands_of_values_are_ready_soon_and_each_is_found() -> None:
