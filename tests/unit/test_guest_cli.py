@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from kortix_tui.base.words import SecretRequestState
 from kortix_tui.guest import cli
 from tests.support.door import SmallHost, open_door
 
@@ -141,10 +142,64 @@ async def test_facts_and_empty_lists(agent: Agent) -> None:
     assert (await agent.run("cr", "show", "7"))[0] == 1
 
 
+async def test_secrets_are_listed_without_values(agent: Agent) -> None:
+    status, out, err = await agent.run("secrets", "ls")
+    assert (status, err) == (0, "") and out == "stripe-live  delivered  $STRIPE_KEY\nTOKEN        missing\n"
+    assert json.loads((await agent.run("secrets", "ls", "--json"))[1])[1] == {
+        "identifier": "TOKEN", "name": None, "exposure": None, "state": "missing",
+    }  # fmt: skip
+
+
+async def test_a_secret_is_asked_for_and_stays_on_the_host_unless_said_otherwise(agent: Agent) -> None:
+    status, out, _ = await agent.run("secrets", "request", "TOKEN", "--reason", "to deploy")
+    assert status == 0 and "A person was asked for TOKEN (connector). Request srq_token is open." in out
+    await agent.run("secrets", "request", "TOKEN", "--scope", "environment")
+    assert [(one.identifier, one.exposure, one.reason) for one in agent.host.secrets.wishes] == [
+        ("TOKEN", "connector", "to deploy"), ("TOKEN", "environment", ""),
+    ]  # fmt: skip
+    status, _, err = await agent.run("secrets", "request", "stripe-live")
+    assert status == 1 and "is stored and granted" in err and "$STRIPE_KEY" in err
+
+
+@pytest.mark.parametrize(
+    ("state", "status", "says"),
+    [
+        (SecretRequestState.PROVIDED, 0, "TOKEN was provided. It comes with the next prompt"),
+        (SecretRequestState.DECLINED, 1, "A person declined to give TOKEN."),
+    ],
+)
+async def test_waiting_ends_with_a_persons_answer(
+    agent: Agent, state: SecretRequestState, status: int, says: str
+) -> None:
+    words = ("secrets", "request", "TOKEN", "--scope", "environment", "--wait")
+    running = asyncio.create_task(agent.run(*words))
+    async with asyncio.timeout(60):
+        while not agent.host.secrets.looks:
+            await asyncio.sleep(0.05)
+    agent.host.secrets.states["TOKEN"] = state
+    found, out, err = await running
+    assert found == status and says in out + err
+
+
+async def test_waiting_has_an_end(agent: Agent) -> None:
+    status, out, _ = await agent.run("secrets", "request", "TOKEN", "--wait", "--timeout", "0", "--json")
+    assert status == 1 and json.loads(out)["error"]["code"] == "timeout"
+
+
+async def test_no_verb_stores_or_shows_a_value(agent: Agent) -> None:
+    for words in (("set", "TOKEN=x"), ("set",), ("set", "TOKEN", "x")):
+        status, out, err = await agent.run("secrets", *words)
+        assert (status, out) == (1, "") and "Only a person stores values" in err
+    status, out, _ = await agent.run("secrets", "set", "A=b", "--json")
+    assert status == 1 and json.loads(out)["error"]["code"] == "agent_human_only_action"
+    for verb in ("get", "show", "value", "read", "export"):
+        assert (await agent.run("secrets", verb, "TOKEN"))[0] == 2
+
+
 async def test_help_has_examples_and_wrong_use_is_status_two(agent: Agent) -> None:
     status, out, _ = await agent.run("--help")
     assert status == 0 and "kortix cr open --title" in out
-    for words in ((), ("cr",), ("cr", "open"), ("sessions",), ("cr", "show", "x")):
+    for words in ((), ("cr",), ("cr", "open"), ("sessions",), ("cr", "show", "x"), ("secrets",)):
         assert (await agent.run(*words))[0] == 2
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kortix_tui.guest import turns
-from kortix_tui.guest.session import Session
+from kortix_tui.guest.session import Session, told
 from kortix_tui.sandbox.frames import OutputRecord, Repository, TurnOrder
 from tests.support.door import WAIT_S, SmallHost, open_door
 from tests.support.guest import places, running
@@ -269,6 +269,40 @@ async def test_frames_that_are_nonsense_are_ignored(session: Session, host: Smal
         await channel._send(header)
     await channel.ping()
     assert (await run(host, python("print('fine')")))[1] == b"fine\n"
+
+
+async def test_what_an_order_brings_is_in_no_file_and_in_no_log(
+    session: Session, host: SmallHost, short_folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    value = "hidden-9fK2qLmZx7TtWbVn4RcE"
+    channel = await host.connected()
+    for number, environment in enumerate(
+        [{"A": f"{value}\ud800"}, {"A": f"{value}\0"}, {f"A={value}": "x"}, {"": value}, {"A": [value]}, [value], value]
+    ):
+        order = {"turn_id": f"bad{number}", "command": ["true"], "environment": environment}
+        await channel._send({"type": "start_turn", **order})
+        await channel._send({"type": "shell_open", "id": f"s9{number}", "rows": 9, "cols": 9, **order})
+    for number, command in enumerate([["/no/such/program"], ["sh", "-c", "printenv A >&2; kill -9 $$"]]):
+        order = TurnOrder(turn_id=f"t{number}", command=tuple(command), cwd="", environment={"A": value})
+        assert value not in str((await run(host, order))[0])
+    assert host.output("t1", "stderr").decode() == f"{value}\n"  # it came, and only the program's own output has it
+    text = "".join(capsys.readouterr())
+    assert "a bad 'start_turn' frame" in text and "a bad 'shell_open' frame" in text and value[:8] not in text
+    journal = str(short_folder / "state")
+    for path in short_folder.rglob("*"):
+        assert not path.is_file() or str(path).startswith(journal) or value.encode() not in path.read_bytes(), path
+    assert "surrogates" not in told(UnicodeEncodeError("utf-8", value, 0, 1, "surrogates not allowed"))
+
+
+async def test_a_shell_gets_what_it_is_given(session: Session, host: SmallHost) -> None:
+    shell = await (await host.connected()).open_shell(
+        rows=24, columns=80, environment={"A": "given", "TERM": "no", "KORTIX_SESSION_ID": "no"}
+    )
+    await shell.write(b'echo "[$A $TERM $KORTIX_SESSION_ID]"; exit\n')
+    text = b""
+    while piece := await asyncio.wait_for(shell.read(), WAIT_S):
+        text += piece
+    assert f"[given xterm-256color {SID}]".encode() in text
 
 
 async def test_two_shells_and_their_size(session: Session, host: SmallHost) -> None:
