@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import subprocess
@@ -12,11 +13,12 @@ from pathlib import Path
 import pytest
 from at_terminal import AtTerminal
 from desk import git, sweep, wait_for
-from vaulted import NEWER, VALUE, Vaulted
+from vaulted import NEWER, PASSPHRASE, VALUE, Vaulted
 
 from kortix_tui.base.paths import Home
 from kortix_tui.base.words import Exposure, PromptState, SessionStatus
 from kortix_tui.runtime.views import SessionView
+from kortix_tui.vault.secret import Secret
 
 pytestmark = pytest.mark.docker
 
@@ -26,21 +28,32 @@ OWN = b"sk_own_9fK2qLmZx7TtWbVn4RcE"
 
 
 def digest(value: bytes) -> str:
-    import hashlib
-
     return hashlib.sha256(value).hexdigest()[:16]
 
 
 ABSENT = digest(b"absent")
 
 
-@pytest.fixture
-def desk(home: Home, short_folder: Path) -> Iterator[Vaulted]:
-    desk = Vaulted(home, short_folder / "repo")
+@contextlib.contextmanager
+def vaulted(home: Home, folder: Path, *, quiet: bool) -> Iterator[Vaulted]:
+    desk = Vaulted(home, folder / "repo", quiet=quiet)
     yield desk
     install = desk.runtime.context.store.install_id
     desk.runtime.close()
     sweep(install)
+
+
+@pytest.fixture
+def desk(home: Home, short_folder: Path) -> Iterator[Vaulted]:
+    with vaulted(home, short_folder, quiet=True) as made:
+        yield made
+
+
+@pytest.fixture
+def locking(home: Home, short_folder: Path) -> Iterator[Vaulted]:
+    """A desk whose vault a person opens: after a change of hosts it is locked."""
+    with vaulted(home, short_folder, quiet=False) as made:
+        yield made
 
 
 def at_terminal(desk: Vaulted, tty: str | None) -> None:
@@ -175,6 +188,21 @@ def test_a_turn_that_gets_a_secret_waits_while_the_vault_is_locked(desk: Vaulted
     assert desk.view(waiting).reason is None and desk.view(busy).reason is None
 
 
+def test_a_turn_goes_on_under_the_next_host_although_the_vault_is_locked(locking: Vaulted) -> None:
+    desk = locking
+    desk.store()
+    session = desk.start(f"echo began; sleep 4; {SHOW}; echo $STRIPE_API_KEY", agent="teller")
+    wait_for(lambda: "began" in desk.text(session))
+    desk.restart()
+    wait_for(lambda: desk.view(session).reason == "vault_locked")
+    assert "began" in desk.text(session) and shown(desk, session) == []
+    desk.runtime.vault.unlock("passphrase", secret=Secret(PASSPHRASE))
+    assert desk.settle(session).state is PromptState.FINISHED
+    assert shown(desk, session) == [digest(VALUE)]
+    assert "[redacted:STRIPE_API_KEY]" in desk.text(session) and VALUE.decode() not in desk.text(session)
+    assert len(desk.runtime.audit.list(event="secret.deliver")) == 1
+
+
 def test_a_prompt_that_waited_for_the_vault_can_be_taken_back(desk: Vaulted) -> None:
     desk.store()
     desk.runtime.vault.lock()
@@ -226,8 +254,6 @@ def test_an_agent_asks_for_a_secret_and_gets_it_with_the_next_prompt(desk: Vault
     assert "The agent asks for the secret STRIPE_API_KEY: to test payments" in text
     request = desk.runtime.secrets.requests()[0]
     assert (request.session_id, request.exposure, request.granted) == (session.id, Exposure.ENVIRONMENT, True)
-    from kortix_tui.vault.secret import Secret
-
     desk.runtime.secrets.provide(request.id, Secret(VALUE))
     desk.say(session, f"{SHOW}; kortix secrets ls; kortix secrets request STRIPE_API_KEY || true")
     text = desk.text(session)
