@@ -101,7 +101,7 @@ def _serve(arguments: argparse.Namespace) -> int:
 
 def _serve_until_idle(runtime: Runtime, ended: threading.Event, linger_s: float, *, leave: bool) -> bool:
     """Host until nothing was left to do for `linger_s`; false when asked to end, or another process is the host."""
-    idle_s, told = 0.0, False
+    idle_s, told, stays = 0.0, False, False
     while not ended.wait(LOOK_S):
         view = runtime.host()
         if not view.here and view.host is not None:
@@ -115,6 +115,8 @@ def _serve_until_idle(runtime: Runtime, ended: threading.Event, linger_s: float,
         if idle_s >= linger_s:
             if not (runtime.host().here and runtime.vault.held_open()):
                 return True
-            idle_s = 0.0  # to end would lock what only a person can open again
+            if not stays:
+                log.info("the vault is open and only a person can open it again; this host stays until it is locked")
+            idle_s, stays = 0.0, True
     log.info("asked to end; another process may take over")
     return False

@@ -92,7 +92,8 @@ def test_a_value_goes_in_and_never_comes_out(vaulted: Vaulted, stdin: Stdin, cap
         shown(capfd, *arguments)
         for arguments in (
             ("secrets", "ls"), ("secrets", "ls", "--json"), ("secrets", "show", "stripe_key"),
-            ("secrets", "show", "STRIPE_KEY", "--json"), ("env", "pull"), ("audit", "ls", "--json"), ("vault", "status"),
+            ("secrets", "show", "STRIPE_KEY", "--json"), ("env", "pull"), ("audit", "ls", "--json"),
+            ("vault", "status"),
         )
     )  # fmt: skip
     assert "STRIPE_KEY" in pages and "not named" in pages and "No sandbox has its value." in pages
