@@ -40,6 +40,7 @@ def test_many_keys_come_back_and_differ() -> None:
     "typed",
     [TEXT.lower(), TEXT.replace("-", " "), TEXT.replace("-", ""), f"  {TEXT}\n", TEXT.replace("-", "\n"),
      TEXT.replace("O", "0").replace("I", "1").replace("B", "8"), TEXT.replace("-", "–")],
+    ids=range(7),
 )  # fmt: skip
 def test_how_it_is_typed_does_not_matter(typed: str) -> None:
     assert recovery.parse(typed).matches(KEY)
@@ -68,7 +69,7 @@ def test_every_swap_of_groups_is_found() -> None:
             assert wrong_group("-".join(swapped)) == first + 1
 
 
-@pytest.mark.parametrize("typed", ["", TEXT[:-1], TEXT[:41], TEXT + "-" + TEXT[:5], TEXT * 2])
+@pytest.mark.parametrize("typed", ["", TEXT[:-1], TEXT[:41], TEXT + "-" + TEXT[:5], TEXT * 2], ids=range(5))
 def test_an_incomplete_or_overlong_key_says_how_long_it_is(typed: str) -> None:
     with pytest.raises(WrongKey, match=rf"this has {len(typed.replace('-', ''))} characters"):
         recovery.parse(typed)
