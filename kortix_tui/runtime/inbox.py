@@ -81,6 +81,7 @@ class Inbox:
 
     def _locked(self) -> tuple[InboxItem, ...]:
         """A locked vault, when somebody waits for it or a host works without it that no person locked."""
+        from kortix_tui.store import lock
         from kortix_tui.store.models import VaultRow
 
         row = self._context.store.one(f"SELECT {VaultRow.columns()} FROM vault WHERE id = 1")
@@ -88,8 +89,11 @@ class Inbox:
         if known is None or known.state in (VaultState.UNLOCKED, VaultState.MISSING):
             return ()
         status = self._vault.status()
-        if status.state is VaultState.LOCKED and not status.waiting and (known.asked or not status.secrets):
-            return ()
+        if status.state is VaultState.LOCKED and not status.waiting:
+            # Without a host nothing works without it, and the next one may open it by itself.
+            hosted = lock.is_locked(self._context.store)
+            if known.asked or not status.secrets or not hosted:
+                return ()
         waits = f"{len(status.waiting)} session(s) wait for it. " if status.waiting else ""
         title = f"The vault is {status.state.value}" + (f": {status.reason}" if status.reason else "")
         way = "Unlock it: kortix vault unlock" if status.state is VaultState.LOCKED else "See: kortix vault status"

@@ -55,7 +55,10 @@ def test_a_plain_list_of_sessions_loads_no_models(home: Home) -> None:
 
 
 def test_lists_never_load_an_sdk_or_the_console(home: Home) -> None:
-    for arguments in (["projects", "ls"], ["cr", "ls"], ["audit", "ls"], ["host"]):
+    for arguments in (
+        ["projects", "ls"], ["cr", "ls"], ["audit", "ls"], ["host"], ["review", "ls"], ["secrets", "ls"],
+        ["vault", "status"],
+    ):  # fmt: skip
         assert not loaded(arguments) & {"docker", "git", "textual", "keyring", "httpx"}, arguments
 
 

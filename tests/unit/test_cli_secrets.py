@@ -141,40 +141,36 @@ def test_every_change_of_a_secret(vaulted: Vaulted, stdin: Stdin, capfd: pytest.
     assert VALUE.encode() not in vaulted.everything() and OTHER.encode() not in vaulted.everything()
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("set", "API_KEY", VALUE),
-        ("set", f"lower={VALUE}"),
-        ("set", "API_KEY", "sk_live_Qx7vT2mZ9pLw4RkB8nYd=="),
-        ("set", f"API_KEY={VALUE}", "--scope", "nowhere"),
-        ("set", f"API_KEY={VALUE}", "--only-me", f"B_KEY={OTHER}"),
-        ("set", f"API_KEY={VALUE}", "--bogus"),
-        ("set", f"API_KEY={VALUE}", f"--bogus={OTHER}"),
-        ("set", f"PATH={VALUE}"),
-        ("set", f"API_KEY={VALUE}", "--identifier", "no good"),
-        ("set", f"API_KEY={VALUE}", f"API_KEY={OTHER}"),
-        ("set", "API_KEY=aaaaaaaaaaaa"),
-        ("set", "API_KEY=short"),
-        ("set", "API_KEY="),
-        ("set", "API_KEY"),
-        (f"API_KEY={VALUE}",),
-        ("rotate", "API_KEY", VALUE),
-        ("provide", "req_0", VALUE),
-        ("rotate", "NOT_THERE"),
-    ],
+MISTAKES = (
+    ("set", "API_KEY", VALUE),
+    ("set", f"lower={VALUE}"),
+    ("set", "API_KEY", f"{VALUE}=="),
+    ("set", f"API_KEY={VALUE}", "--scope", "nowhere"),
+    ("set", f"API_KEY={VALUE}", "--only-me", f"B_KEY={OTHER}"),
+    ("set", f"API_KEY={VALUE}", "--bogus"),
+    ("set", f"API_KEY={VALUE}", f"--bogus={OTHER}"),
+    ("set", f"PATH={VALUE}"),
+    ("set", f"API_KEY={VALUE}", "--identifier", "no good"),
+    ("set", f"API_KEY={VALUE}", f"API_KEY={OTHER}"),
+    ("set", "API_KEY=aaaaaaaaaaaa"),
+    ("set", "API_KEY="),
+    ("set", "API_KEY"),
+    (f"API_KEY={VALUE}",),
+    ("rotate", "API_KEY", VALUE),
+    ("provide", "req_0", VALUE),
+    ("rotate", "NOT_THERE"),
 )
-def test_errors_never_repeat_a_value(
-    vaulted: Vaulted, stdin: Stdin, capfd: pytest.CaptureFixture[str], arguments: tuple[str, ...]
-) -> None:
-    status = run(["secrets", *arguments])
-    out, error = capfd.readouterr()
-    assert status in (1, 2) and error.startswith("kortix: ")
-    assert "unexpectedly" not in error
-    for value in (VALUE, OTHER, "aaaaaaaaaaaa", "short"):
-        assert value not in out + error.replace("API_KEY=short", "")
-    assert not (vaulted.home.path / "faults.log").exists()
+
+
+def test_errors_never_repeat_a_value(vaulted: Vaulted, stdin: Stdin, capfd: pytest.CaptureFixture[str]) -> None:
+    for arguments in MISTAKES:
+        status = run(["secrets", *arguments])
+        out, error = capfd.readouterr()
+        assert status in (1, 2) and error.startswith("kortix: "), arguments
+        assert "unexpectedly" not in error, arguments
+        assert not any(value in out + error for value in (VALUE, OTHER, "aaaaaaaaaaaa")), arguments
     assert listed(capfd, "secrets", "ls") == []
+    assert VALUE.encode() not in vaulted.everything()
 
 
 def test_what_was_stored_before_a_failure_is_told(vaulted: Vaulted, capfd: pytest.CaptureFixture[str]) -> None:

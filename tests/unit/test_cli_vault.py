@@ -340,3 +340,8 @@ def test_a_terminal_gets_text_only(filed: None) -> None:
         terminal.type(f"{OTHER}\n")
         terminal.see("-----END AGE ENCRYPTED FILE-----")
         assert terminal.end() == 0
+
+
+def test_the_inbox_is_quiet_while_nobody_acts(filed: None, capfd: pytest.CaptureFixture[str]) -> None:
+    assert state(capfd)["state"] == "locked"
+    assert json.loads(_json(capfd, "review", "ls")) == []
