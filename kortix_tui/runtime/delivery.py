@@ -303,6 +303,12 @@ class Delivery:
                 note(text)
         self._said = notes
 
+    async def held(self, session: Session) -> str | None:
+        """Why nothing that the session says could be stored, once it is known whether the vault opens by itself."""
+        if self.custodian.holding(session.id) is not None:
+            await self.custodian.settled()
+        return self.custodian.holding(session.id)
+
     async def record(self, session: Session, parcel: Parcel, **to: str) -> None:
         """Write down what is about to be sent; nothing may be sent otherwise.
 

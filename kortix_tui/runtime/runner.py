@@ -12,7 +12,14 @@ from collections.abc import Coroutine
 from enum import Enum, auto
 from typing import Any, Final, TypeVar
 
-from kortix_tui.base.errors import DeadlineExceeded, EngineUnavailable, KortixError, StoreFailed, VaultFailed
+from kortix_tui.base.errors import (
+    DeadlineExceeded,
+    EngineUnavailable,
+    KortixError,
+    StoreFailed,
+    VaultFailed,
+    VaultLocked,
+)
 from kortix_tui.base.words import Activity, Outcome, PromptState, SessionStatus, Wanted
 from kortix_tui.manifest.plan import AgentPlan
 from kortix_tui.runtime.context import Context
@@ -219,12 +226,18 @@ class Runner:
         return plan, await self._preparing.image(self._session(), plan, self.link.note)
 
     async def _has_place(self, session: Session) -> bool:
-        """Whether one more may run; otherwise the session waits, and says why."""
+        """Whether one more may run, and be heard; otherwise the session waits, and says why."""
+        if (held := await self._delivery.held(session)) is not None:
+            self._places.leave(session.id)  # nobody waits behind it
+            if session.reason != VaultLocked.code:
+                text = f"It had values of secrets, and {held}: it starts once you unlock it (kortix vault unlock)."
+                await self._ledger.move(session, "session.vault.wait", reason=VaultLocked.code, text=text)
+            return False
         free = self._places.take(session.id)
         if not free and session.reason != "capacity":
             text = f"Waits for a place: {self._places.limit} sessions run already. Stop one, or raise the ceiling."
             await self._ledger.move(session, "session.capacity.wait", reason="capacity", text=text)
-        elif free and session.reason == "capacity":
+        elif free and session.reason in ("capacity", VaultLocked.code):
             await self._ledger.move(session, "session.capacity.get")
         return free
 

@@ -203,6 +203,22 @@ def test_a_turn_goes_on_under_the_next_host_although_the_vault_is_locked(locking
     assert len(desk.runtime.audit.list(event="secret.deliver")) == 1
 
 
+def test_a_session_that_had_values_starts_again_when_the_vault_is_open(desk: Vaulted) -> None:
+    desk.store()
+    session, _ = desk.run(SHOW, agent="teller")
+    desk.runtime.sessions.stop(session.id)
+    desk.until(session, SessionStatus.STOPPED)
+    desk.runtime.vault.lock()
+    desk.runtime.sessions.resume(session.id)
+    wait_for(lambda: desk.view(session).reason == "vault_locked")
+    assert desk.view(session).status is SessionStatus.PROVISIONING
+    desk.run("echo a session without values starts")
+    desk.runtime.vault.unlock()
+    assert desk.until(session, SessionStatus.RUNNING).reason is None
+    desk.say(session, SHOW)
+    assert shown(desk, session) == [digest(VALUE)] * 2
+
+
 def test_a_prompt_that_waited_for_the_vault_can_be_taken_back(desk: Vaulted) -> None:
     desk.store()
     desk.runtime.vault.lock()
