@@ -218,11 +218,13 @@ def _open(runtime: Runtime, arguments: argparse.Namespace) -> VaultStatus:
 def _keeper(runtime: Runtime, status: VaultStatus) -> str:
     """Which process has it open, and until when."""
     host = runtime.host().host
+    if any(slot.type in QUIET for slot in status.slots):
+        return "Each host opens it by itself, with the key that it finds on this machine."
     if host is None or runtime.host().here:
         return "It is open for this command only."
     minutes = runtime.context.settings.secrets.lock_minutes
     idle = f", or {minutes:g} minutes without use" if minutes is not None else ""
-    if host.kind != "serve" and not any(slot.type in QUIET for slot in status.slots):
+    if host.kind != "serve":
         return f"Process {host.pid} ({host.kind}) has it open; it is locked again when that ends{idle}."
     return f"Process {host.pid} ({host.kind}) has it open, until: kortix vault lock{idle}"
 
