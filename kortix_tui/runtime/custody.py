@@ -177,7 +177,7 @@ class Custody:
 
     def holding(self, session_id: str) -> str | None:
         """Why a session's output may not be stored now: it holds values that could not be found in it."""
-        if self.unlocked or not self.exists:
+        if self.unlocked:
             return None
         row = self.context.store.one("SELECT 1 FROM deliveries WHERE session_id = ? LIMIT 1", (session_id,))
         return f"the vault is {self._state.value}" if row else None

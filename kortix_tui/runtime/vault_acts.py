@@ -256,6 +256,7 @@ class VaultActs:
                 }
             )  # fmt: skip
             todo.append((fresh, entry.value))
+
         def put_all(draft: Draft) -> None:
             for meta, value in todo:
                 draft.put(meta, value)

@@ -52,7 +52,8 @@ def write_state(
 def write_secret(tx: Transaction, meta: RecordMeta, actor: Actor) -> bool:
     """Bring the row of a secret in step with its record; whether it is new.
 
-    A new version has never been anywhere; any other change keeps what is known of where the value was.
+    A new version has been nowhere, unless a turn got it between the vault's write and this one; any other change keeps
+    what is known of where the value was.
     """
     before = tx.execute("SELECT version FROM secrets WHERE id = ?", (meta.id,)).fetchone()
     fields = (meta.identifier, meta.name, meta.owner, meta.exposure, int(meta.gateway), json.dumps(list(meta.hosts)))
@@ -69,7 +70,8 @@ def write_secret(tx: Transaction, meta: RecordMeta, actor: Actor) -> bool:
     )
     if before[0] != meta.version:
         tx.execute(
-            "UPDATE secrets SET version = ?, rotated_at = ?, plain_at = NULL WHERE id = ?",
+            "UPDATE secrets SET version = ?1, rotated_at = ?2, plain_at ="
+            " (SELECT min(at) FROM deliveries WHERE secret_id = ?3 AND version = ?1) WHERE id = ?3",
             (meta.version, to_text(meta.created), meta.id),
         )
     return False

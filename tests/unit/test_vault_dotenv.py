@@ -47,7 +47,10 @@ def test_windows_line_ends() -> None:
 
 def test_what_a_person_should_know() -> None:
     read = read_dotenv(b"\nEMPTY=\nBARE\nA=first-value\nURL=https://${HOST}/x\nA=second\n")
-    assert {entry.name: entry.value.use("test") for entry in read.entries} == {"A": b"second", "URL": b"https://${HOST}/x"}
+    assert {entry.name: entry.value.use("test") for entry in read.entries} == {
+        "A": b"second",
+        "URL": b"https://${HOST}/x",
+    }
     assert [(note.line, note.message.split(" ", 1)[1]) for note in read.notes] == [
         (2, "has no value and is left out."),
         (3, "has no value and is left out."),
