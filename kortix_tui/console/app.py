@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
+import sys
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events
@@ -16,12 +19,15 @@ from textual.screen import Screen
 
 from kortix_tui.base.clock import Clock, SystemClock
 from kortix_tui.base.errors import KortixError
-from kortix_tui.base.words import Activity, ChangeStatus, SessionStatus, Wanted
-from kortix_tui.console.bridge import Bridge, Facts
+from kortix_tui.base.words import Exposure, Wanted
+from kortix_tui.console.actions import Where
+from kortix_tui.console.bridge import Bridge
 from kortix_tui.console.commands import build_commands
+from kortix_tui.console.crash import describe
 from kortix_tui.console.driver import ConsoleDriver
+from kortix_tui.console.facts import Facts
 from kortix_tui.console.key_line import KeyLine
-from kortix_tui.console.keymap import Keymap, Where, bindings
+from kortix_tui.console.keymap import Keymap, bindings
 from kortix_tui.console.leaving import Leave
 from kortix_tui.console.safety import ColourlessFilter, OutputFilter
 from kortix_tui.console.screens.sessions import SessionsScreen
@@ -32,13 +38,15 @@ from kortix_tui.console.ticker import Ticker
 from kortix_tui.console.widgets.command_line import Unknown
 from kortix_tui.console.widgets.message_line import Purpose
 from kortix_tui.console.widgets.pager import Pager
-from kortix_tui.console.widgets.status_bar import Status, Tab
 
 if TYPE_CHECKING:
     from textual.command import Provider
 
+    from kortix_tui.console.forms.unlock_form import WrongKeys
+
 CLOCK_SECONDS = 10.0
 """How often ages in lists are counted anew."""
+log = logging.getLogger(__name__)
 
 
 # What the first picture does not need is imported when it is asked for: half of the start was spent on it.
@@ -57,9 +65,15 @@ def _changes() -> ViewScreen:
 
 
 def _inbox() -> ViewScreen:
-    from kortix_tui.console.screens.change_lists import InboxScreen
+    from kortix_tui.console.screens.inbox import InboxScreen
 
     return InboxScreen()
+
+
+def _vault() -> ViewScreen:
+    from kortix_tui.console.screens.vault import VaultScreen
+
+    return VaultScreen()
 
 
 class KortixApp(App[Leave]):
@@ -70,7 +84,12 @@ class KortixApp(App[Leave]):
     COMMAND_PALETTE_BINDING = "ctrl+p"
     BINDINGS = bindings(Where.ALL)
     DEFAULT_MODE = "sessions"
-    MODES: ClassVar[dict[str, Any]] = {"sessions": SessionsScreen, "changes": _changes, "inbox": _inbox}
+    MODES: ClassVar[dict[str, Any]] = {
+        "sessions": SessionsScreen,
+        "changes": _changes,
+        "inbox": _inbox,
+        "vault": _vault,
+    }
     HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012 - not a class variable to Textual
         (0, "-tiny"), (60, "-narrow"), (100, "-normal"), (120, "-two"), (160, "-wide"),
     ]  # fmt: skip
@@ -96,6 +115,7 @@ class KortixApp(App[Leave]):
         clock: Clock | None = None,
         keymap: dict[str, str] | None = None,
         theme: str | None = None,
+        default_exposure: Exposure = Exposure.ENVIRONMENT,
         host: bool = True,
         ticking: bool = True,
     ) -> None:
@@ -107,6 +127,7 @@ class KortixApp(App[Leave]):
             clock: Time; for tests.
             keymap: Keys by action id that replace the default ones.
             theme: Name of the theme to start with.
+            default_exposure: What the operator's settings make of a new secret.
             host: Whether this console stands for host.
             ticking: Whether the ticker runs; tests beat it themselves.
         """
@@ -121,12 +142,14 @@ class KortixApp(App[Leave]):
         self.keymap = Keymap(keymap)
         self.set_keymap(self.keymap.overrides)
         self._keys = KeyLine(self, super().on_event)
+        self.default_exposure = default_exposure
         self._host = host
         self._ticking = ticking
         self.ticker = Ticker(self, self.terminal.frames_per_second)
         self.commands = build_commands(self)
         self._taken: Facts | None = None
         self._last_mode = self.DEFAULT_MODE
+        self._crashes: list[str] = []
         self._problems: list[str] = [f"{problem.action_id}: {problem.reason}" for problem in self.keymap.problems]
         self._shelf = ThemeShelf()
         if not self._open_theme(theme or DEFAULT_DARK) and theme is not None:
@@ -197,54 +220,16 @@ class KortixApp(App[Leave]):
         for screen in self.screen_stack:
             if isinstance(screen, ViewScreen) and screen.is_mounted:
                 screen.take_facts(facts)
-        if facts.problem and (before is None or before.problem != facts.problem):
-            self.say(facts.problem, "error", keep=True)
+        for problem in facts.problems:
+            if before is None or problem not in before.problems:
+                self.say(problem, "error", keep=True)
 
-    # What the first two lines say.
+    @cached_property
+    def wrong_keys(self) -> WrongKeys:
+        """How long the next try to unlock must wait, whatever dialog it comes from."""
+        from kortix_tui.console.forms.unlock_form import WrongKeys
 
-    def tabs(self, facts: Facts) -> list[Tab]:
-        """The views that exist."""
-        waiting = self._waiting(facts)
-        return [
-            Tab(self.keymap.shown("view.sessions"), "Sessions", len(facts.sessions)),
-            Tab(self.keymap.shown("view.changes"), "Changes", len(facts.changes)),
-            Tab(self.keymap.shown("view.inbox"), "Inbox", waiting, urgent=waiting > 0),
-        ]
-
-    @staticmethod
-    def _waiting(facts: Facts) -> int:
-        return sum(change.status is ChangeStatus.OPEN for change in facts.changes)
-
-    def status(self, facts: Facts) -> Status:
-        """The status line."""
-        sessions = facts.sessions
-        live = [entry for entry in sessions if entry.status in {SessionStatus.RUNNING, SessionStatus.PROVISIONING}]
-        waiting = sum(entry.activity is Activity.WAITING for entry in live)
-        host, good = self._host_words(facts)
-        return Status(
-            host=host,
-            host_ok=good,
-            running=len(live) - waiting,
-            waiting=waiting,
-            stopped=sum(entry.status is SessionStatus.STOPPED for entry in sessions),
-            failed=sum(entry.status is SessionStatus.FAILED for entry in sessions),
-            inbox=self._waiting(facts),
-            place="ssh" if self.terminal.remote else "local",
-            clock=f"{self.clock.now().astimezone():%H:%M}",
-        )
-
-    @staticmethod
-    def _host_words(facts: Facts) -> tuple[str, bool]:
-        view = facts.host
-        if not facts.loaded:
-            return "reading…", True
-        if view.here:
-            return "host: this console", True
-        if view.host is None:
-            return "no host", False
-        if view.silent:
-            return f"host {view.host.pid} is silent", False
-        return f"host: {view.host.kind} {view.host.pid}", True
+        return WrongKeys(self.clock.monotonic)
 
     # Words.
 
@@ -301,6 +286,10 @@ class KortixApp(App[Leave]):
         """View 3."""
         self._show_view("inbox")
 
+    def action_view_vault(self) -> None:
+        """View 4."""
+        self._show_view("vault")
+
     def action_nav_last(self) -> None:
         """The view before."""
         self._show_view(self._last_mode)
@@ -324,6 +313,14 @@ class KortixApp(App[Leave]):
         screen = self.view_screen
         self.push_screen(ChangeScreen(screen.view if screen else "Changes", project, number, notice=notice))
 
+    def show_secret(self, secret_id: str) -> None:
+        """Put the cursor of the vault's list on a secret, once it is there."""
+        from kortix_tui.console.screens.vault import VaultScreen
+
+        root = self.screen_stack[0]
+        if isinstance(root, VaultScreen):
+            root.select_when_there(secret_id)
+
     # Commands.
 
     def action_app_command(self) -> None:
@@ -346,21 +343,21 @@ class KortixApp(App[Leave]):
         else:
             found[0].run(found[1])
 
-    def run_named(self, method: str) -> None:
-        """Run a Textual action by name on the screen or the app."""
+    def run_named(self, method: str, home: str = "") -> None:
+        """Run a Textual action by name on the screen or the app; that of another view after a change to it."""
+        if home and not hasattr(self.screen, f"action_{method}"):
+            self._show_view(home)
+            self.call_after_refresh(self.run_named, method)
+            return
         target = self.screen if hasattr(self.screen, f"action_{method}") else self
         self.call_later(self.run_action, method, target)
 
-    def can_run(self, method: str) -> bool:
-        """Whether an action exists here and is not switched off."""
+    def can_run(self, method: str, home: str = "") -> bool:
+        """Whether an action exists here, or in a view of its own, and is not switched off."""
         screen = self.view_screen
         if screen is not None and hasattr(screen, f"action_{method}"):
             return screen.check_action(method, ()) is True
-        return hasattr(self, f"action_{method}")
-
-    def go_sessions(self, text: str) -> None:
-        """`:sessions running` filters by state."""
-        self.go_view("sessions", f"state:{text}" if text.isalpha() else text)
+        return bool(home) or hasattr(self, f"action_{method}")
 
     def go_view(self, mode: str, text: str = "") -> None:
         """To a view, with a filter."""
@@ -372,25 +369,10 @@ class KortixApp(App[Leave]):
         if self.current_mode == mode and isinstance(root, ViewScreen):
             root.filter(text)
 
-    def go_change(self, text: str) -> None:
-        """`:cr 31` or `:cr 31 slug`."""
-        number, _, slug = text.partition(" ")
-        found = [entry for entry in self.facts.changes if str(entry.number) == number and slug in {"", entry.project}]
-        if len(found) == 1:
-            self.open_change(found[0].project, found[0].number)
-        elif found:
-            self.say(f"Which? {', '.join(f'cr {number} {entry.project}' for entry in found[:5])}", "warning")
-        else:
-            self.say(f"There is no change request {text or '…'}.", "warning")
-
-    def go_logs(self, text: str) -> None:
-        """`:logs k7m2`."""
-        found = [entry for entry in self.facts.sessions if text and entry.id.startswith(text)]
-        if len(found) != 1:
-            self.say(f"{'No session begins' if not found else 'Several sessions begin'} with {text or '…'}.", "warning")
-            return
+    def show_log(self, session_id: str) -> None:
+        """Open a session's log."""
         self._show_view("sessions")
-        self.call_after_refresh(self._show_log, found[0].id)
+        self.call_after_refresh(self._show_log, session_id)
 
     def _show_log(self, session_id: str) -> None:
         root = self.screen_stack[0]
@@ -421,6 +403,26 @@ class KortixApp(App[Leave]):
         """Say why ctrl+z does nothing."""
         self.say("ctrl+z would stop the host of your sessions with the console. Quit with ctrl+q instead.", "warning")
 
+    # Failing.
+
+    def _handle_exception(self, error: Exception) -> None:
+        """End the program after a fault of its own. Textual's way would show what variables hold."""
+        self._return_code = 1
+        if self._exception is None:
+            # Textual's pilot waits for these two.
+            self._exception = error
+            self._exception_event.set()
+        self.bell()
+        self._crashes.append(describe(error))
+        self._close_messages_no_wait()
+
+    def _print_error_renderables(self) -> None:
+        """Called by Textual when the terminal is as it was before: say where it failed, here and in the log."""
+        for crash in self._crashes[:1]:
+            log.critical("the console failed: %s", crash)
+            sys.__stderr__ and sys.__stderr__.write(f"kortix: the console failed unexpectedly.\n{crash}\n")
+        self._crashes.clear()
+
     # Leaving.
 
     def action_app_interrupt(self) -> None:
@@ -439,8 +441,8 @@ class KortixApp(App[Leave]):
 
         if any(isinstance(screen, QuitDialog) for screen in self.screen_stack):
             return
-        if isinstance(self.screen, Dialog):
-            self.screen.dismiss(None)
+        if isinstance(self.screen, Dialog) and not self.screen.leave():
+            return
         facts = self.facts
         self.push_screen(QuitDialog(facts.unfinished, hosting=facts.host.here, clock=self.clock.monotonic), self._leave)
 

@@ -1,7 +1,8 @@
 """The one place that moves facts between threads. The user interface asks and goes on; it never waits.
 
-Three threads of the bridge's own block so that the user interface need not: one reads the lists when the store
-changed, one follows the logs that are on the screen, and one at a time does what a person asked for.
+Threads of the bridge's own block so that the user interface need not: one reads the lists when the store changed, one
+reads what needs git or the vault's file besides, one follows the logs that are on the screen, and some do what a person
+asked for.
 """
 
 from __future__ import annotations
@@ -10,17 +11,17 @@ import logging
 import threading
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import partial
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
 from kortix_tui.base.errors import KortixError
 from kortix_tui.base.text import visible_line
+from kortix_tui.console.facts import Facts
 from kortix_tui.console.source import Records, Source
 from kortix_tui.console.transcript import Transcript
 from kortix_tui.console.widgets.lines import LineRing, LogLine
-from kortix_tui.runtime.views import ChangeView, HostView, SessionView
-from kortix_tui.store.models import Project
 
 POLL_SECONDS = 0.1
 """How often the store is asked whether something changed; one cheap query."""
@@ -36,31 +37,6 @@ JOIN_SECONDS = 5.0
 WORKERS = 4
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class Facts:
-    """Everything that the lists show, of one moment. Replaced whole, so a reader never sees half of a change."""
-
-    sessions: tuple[SessionView, ...] = ()
-    changes: tuple[ChangeView, ...] = ()
-    projects: tuple[Project, ...] = ()
-    host: HostView = field(default_factory=lambda: HostView(host=None, silent=False, here=False))
-    unfinished: int = 0
-    problem: str | None = None
-    loaded: bool = False
-
-    def session(self, session_id: str | None) -> SessionView | None:
-        """The session of an id."""
-        return next((session for session in self.sessions if session.id == session_id), None)
-
-    def change(self, change_id: str | None) -> ChangeView | None:
-        """The change request of an id."""
-        return next((change for change in self.changes if change.id == change_id), None)
-
-    def project(self, slug: str) -> Project | None:
-        """The project of a slug."""
-        return next((project for project in self.projects if project.slug == slug), None)
 
 
 @dataclass
@@ -82,8 +58,10 @@ class Bridge:
         self._answers: deque[Callable[[], None]] = deque()
         self._followed: dict[str, _Followed] = {}
         self._guard = threading.Lock()
+        self._facts_guard = threading.Lock()
         self._ended = threading.Event()
         self._again = threading.Event()
+        self._vault_again = threading.Event()
         self._wake: Callable[[], None] = lambda: None
         self._threads: list[threading.Thread] = []
         self._acts: SimpleQueue[Callable[[], None]] = SimpleQueue()
@@ -100,14 +78,18 @@ class Bridge:
         self._wake = wake
         if host:
             self.submit(lambda source: source.start_hosting(), lambda _: None, self._cannot_host)
-        self._threads = [self._thread("facts", self._read_facts), self._thread("logs", self._read_logs)]
+        self._threads = [
+            self._thread("facts", partial(self._read_facts, self._again, self._read_lists, "problem")),
+            self._thread("vault", partial(self._read_facts, self._vault_again, self._read_vault, "vault_problem")),
+            self._thread("logs", self._read_logs),
+        ]
         for number in range(WORKERS):
             self._thread(f"act-{number}", self._act)
 
     def stop(self) -> None:
         """End the threads. An act that is under way is not waited for: it is stored, and the host goes on with it."""
         self._ended.set()
-        self._again.set()
+        self.read_again()
         for _ in range(WORKERS):
             self._acts.put(_nothing)  # wakes those that wait for an act
         for thread in self._threads:
@@ -121,7 +103,7 @@ class Bridge:
         return thread
 
     def _cannot_host(self, error: KortixError) -> None:
-        self._take(replace(self._facts, problem=f"This console cannot act: {error.message}"))
+        self._take(problem=f"This console cannot act: {error.message}")
 
     # Facts.
 
@@ -133,39 +115,55 @@ class Bridge:
     def read_again(self) -> None:
         """Read the lists soon, whatever the store says."""
         self._again.set()
+        self._vault_again.set()
 
-    def _read_facts(self) -> None:
+    def _read_facts(self, again: threading.Event, read: Callable[[bool], None], problem: str) -> None:
         version, waited = -1, REREAD_SECONDS
         while not self._ended.is_set():
-            asked = self._again.is_set()
-            self._again.clear()
+            asked = again.is_set()
+            again.clear()
             try:
                 newest = self._source.data_version()
-                if asked or newest != version or waited >= REREAD_SECONDS:
+                changed = asked or newest != version
+                if changed or waited >= REREAD_SECONDS:
                     version, waited = newest, 0.0
-                    self._take(self._load())
+                    read(changed)
             except KortixError as error:
-                self._take(replace(self._facts, problem=str(error)))
+                self._take(**{problem: str(error)})
             except Exception:
                 log.exception("reading the lists failed")
-                self._take(replace(self._facts, problem="The state cannot be read; see the log."))
-            self._again.wait(POLL_SECONDS)
+                self._take(**{problem: "The state cannot be read; see the log."})
+            again.wait(POLL_SECONDS)
             waited += POLL_SECONDS
 
-    def _load(self) -> Facts:
+    def _read_lists(self, _: bool) -> None:
         source = self._source
-        return Facts(
+        self._take(
             sessions=tuple(source.sessions.list()),
             changes=tuple(source.changes.list()),
             projects=tuple(source.projects.list()),
             host=source.host(),
             unfinished=source.unfinished(),
+            problem=None,
             loaded=True,
         )
 
-    def _take(self, facts: Facts) -> None:
-        if facts != self._facts:
+    def _read_vault(self, changed: bool) -> None:
+        """Agents are named by their grants, which are read with git: the other lists must not wait for that."""
+        source = self._source
+        fresh: dict[str, Any] = {"vault": source.vault.status(), "vault_problem": None}
+        if changed:
+            fresh["secrets"] = tuple(source.secrets.list())
+            fresh["requests"] = tuple(source.secrets.requests())
+            fresh["inbox"] = tuple(source.inbox.list())
+        self._take(**fresh)
+
+    def _take(self, **fresh: Any) -> None:
+        with self._facts_guard:
+            facts = replace(self._facts, **fresh)
+            newer = facts != self._facts
             self._facts = facts
+        if newer:
             self._wake()
 
     # Logs.
@@ -232,7 +230,7 @@ class Bridge:
                 kind = type(error).__name__
                 answer = _call(failed, KortixError(f"Something went wrong: {kind}.", hint="See the console's log."))
             self._answers.append(answer)
-            self._again.set()
+            self.read_again()
             self._wake()
 
         self._acts.put(run)

@@ -121,6 +121,13 @@ class ConsoleDriver(LinuxDriver):
             with contextlib.suppress(OSError, ValueError):
                 os.write(self._file.fileno(), ("\x1b[<u\x1b[?1049l" + RESET).encode())
 
+    def _run_input_thread(self) -> None:
+        """End the program when reading keys fails. The stock driver would show the keys that it has read."""
+        try:
+            self.run_input_thread()
+        except Exception as error:
+            self._app.call_later(self._app._handle_exception, error)
+
     def run_input_thread(self) -> None:
         """Read keys until told to stop. No byte sequence ends this thread."""
         selector = selectors.DefaultSelector()

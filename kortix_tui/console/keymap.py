@@ -1,134 +1,15 @@
-"""Every action of the console in one table: id, keys, words, where it works.
-
-Bindings, hints, help and the command palette are all made from this table, so none of them can lie. An
-action id with dots is a Textual action with underscores: `session.stop` calls `action_session_stop`.
-A letter keeps its meaning everywhere; nothing needs a modifier that tmux or plain SSH loses.
-"""
+"""Keys of the actions: Textual bindings, how they are shown, and the operator's overrides."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Final
 
 from textual.binding import Binding, BindingType
 from textual.keys import _character_to_key, format_key
 
-
-class Where(StrEnum):
-    """The part of the console in which an action's keys are active."""
-
-    ALL = "everywhere"
-    MOVE = "lists and pagers"
-    LIST = "lists"
-    PAGER = "pagers"
-    LOG = "logs"
-    DIFF = "diffs"
-    SESSIONS = "Sessions"
-    CHANGES = "change requests"
-    CHANGE = "an open change request"
-    DIALOG = "dialogs"
-
-
-@dataclass(frozen=True)
-class Action:
-    """One thing that a person can do.
-
-    Attributes:
-        id: Stable name; the operator's `keymap` setting overrides keys by it.
-        keys: Default keys, in Textual's names; the first one is shown.
-        title: What it does, as help says it.
-        where: Where its keys are active.
-        hint: Short word for the hint bar; empty is not shown there.
-        command: The command line that does the same, without `kortix`; empty for what only moves or shows.
-        palette: Whether the palette and `:` offer it.
-        target: Who does it where that is not the owner of the binding, as Textual names it: `screen`.
-    """
-
-    id: str
-    keys: tuple[str, ...]
-    title: str
-    where: Where
-    hint: str = ""
-    command: str = ""
-    palette: bool = False
-    target: str = ""
-
-    @property
-    def call(self) -> str:
-        """What a binding runs."""
-        return f"{self.target}.{self.method}" if self.target else self.method
-
-    @property
-    def method(self) -> str:
-        """Name of the Textual action."""
-        return self.id.replace(".", "_")
-
-
-_A = Action
-ACTIONS: Final[tuple[Action, ...]] = (
-    _A("session.new", ("n",), "New session", Where.SESSIONS, "new", "sessions new", palette=True),
-    _A("session.logs", ("l",), "Go to the log", Where.SESSIONS, "logs", "sessions logs"),
-    _A("session.chat", ("p",), "Send another prompt", Where.SESSIONS, "prompt", "sessions chat", palette=True),
-    _A("session.stop", ("x",), "Stop the session", Where.SESSIONS, "stop", "sessions stop", palette=True),
-    _A("session.resume", ("r",), "Resume the session", Where.SESSIONS, "resume", "sessions resume", palette=True),
-    _A("session.diff", ("d",), "See its change request", Where.SESSIONS, "diff", "cr diff", palette=True),
-    _A("session.pin", ("space",), "Keep its log in the second pane", Where.SESSIONS, "pin"),
-    _A("session.remove", ("D",), "Delete the session", Where.SESSIONS, "", "sessions rm", palette=True),
-    _A("change.open", ("enter", "d"), "Open the change request", Where.CHANGES, "open", "cr show"),
-    _A("change.merge", ("m",), "Merge what was read…", Where.CHANGES, "merge", "cr merge", palette=True),
-    _A("change.close", ("x",), "Close without merging…", Where.CHANGES, "close", "cr close", palette=True),
-    _A("change.reopen", ("r",), "Reopen a closed change request", Where.CHANGES, "", "cr reopen", palette=True),
-    _A("change.files", ("f",), "Show or hide the file list", Where.CHANGE, "files"),
-    _A("diff.next_hunk", ("n",), "Next hunk (or match of a search)", Where.DIFF, "hunk"),
-    _A("diff.previous_hunk", ("N",), "Previous hunk (or match)", Where.DIFF),
-    _A("diff.next_file", ("right_square_bracket",), "Next file", Where.DIFF, "file"),
-    _A("diff.previous_file", ("left_square_bracket",), "Previous file", Where.DIFF),
-    _A("log.follow", ("F",), "Follow the end", Where.LOG, "follow"),
-    _A("log.wrap", ("w",), "Wrap long lines", Where.LOG, "wrap"),
-    _A("log.time", ("t",), "Show times", Where.LOG, "time"),
-    _A("log.next_match", ("n",), "Next match", Where.LOG),
-    _A("log.previous_match", ("N",), "Previous match", Where.LOG),
-    _A("pager.search", ("slash",), "Search", Where.PAGER, "search", target="screen"),
-    _A("pager.page", ("space",), "Page down", Where.PAGER),
-    _A("pager.left", ("h", "shift+left", "left"), "Scroll left", Where.PAGER),
-    _A("pager.right", ("l", "shift+right", "right"), "Scroll right", Where.PAGER),
-    _A("list.filter", ("slash",), "Filter", Where.LIST, "filter", target="screen"),
-    _A("list.select", ("enter",), "Open", Where.LIST),
-    _A("list.sort", ("S",), "Sort by the next column", Where.LIST),
-    _A("move.down", ("j", "down"), "Down", Where.MOVE),
-    _A("move.up", ("k", "up"), "Up", Where.MOVE),
-    _A("move.page_down", ("pagedown", "full_stop"), "Page down", Where.MOVE),
-    _A("move.page_up", ("pageup", "comma"), "Page up", Where.MOVE),
-    _A("move.half_down", ("ctrl+d",), "Half a page down", Where.MOVE),
-    _A("move.half_up", ("ctrl+u",), "Half a page up", Where.MOVE),
-    _A("move.top", ("g", "home"), "First line", Where.MOVE),
-    _A("move.bottom", ("G", "end"), "Last line", Where.MOVE),
-    _A("move.yank", ("y",), "Copy the line or its id", Where.MOVE),
-    _A("dialog.yes", ("y",), "Yes (a typed name where it is asked for)", Where.DIALOG),
-    _A("dialog.no", ("n", "escape", "q"), "No", Where.DIALOG),
-    _A("view.sessions", ("1",), "Sessions", Where.ALL, palette=True, command="sessions ls"),
-    _A("view.changes", ("2",), "Changes", Where.ALL, palette=True, command="cr ls"),
-    _A("view.inbox", ("3",), "Inbox", Where.ALL, palette=True, command="cr ls"),
-    _A("app.help", ("question_mark", "f1"), "Help", Where.ALL, "help", palette=True, target="screen"),
-    _A("app.command", ("colon",), "Command line", Where.ALL, "cmd"),
-    _A("app.palette", ("ctrl+p",), "Command palette", Where.ALL),
-    _A("focus.next", ("tab",), "Next pane", Where.ALL, "pane"),
-    _A("focus.previous", ("shift+tab",), "Previous pane", Where.ALL),
-    _A("focus.main", ("0",), "First pane", Where.ALL, target="screen"),
-    _A("pane.zoom", ("plus",), "Only this pane", Where.ALL, target="screen"),
-    _A("pane.normal", ("underscore",), "Panes as they were", Where.ALL, target="screen"),
-    _A("nav.back", ("q",), "Back; at a root view, quit", Where.ALL, "back", target="screen"),
-    _A("nav.cancel", ("escape",), "Clear the filter, close, back", Where.ALL, target="screen"),
-    _A("nav.last", ("minus",), "Last view", Where.ALL),
-    _A("view.refresh", ("ctrl+r", "R"), "Read again and sort", Where.ALL, palette=True, target="screen"),
-    _A("app.redraw", ("ctrl+l",), "Repaint the whole screen", Where.ALL, palette=True),
-    _A("app.theme", (), "Next theme", Where.ALL, palette=True),
-    _A("app.interrupt", ("ctrl+c",), "Copy the selection, or ask to quit", Where.ALL),
-    _A("app.quit", ("ctrl+q",), "Quit…", Where.ALL),
-    _A("app.suspend", ("ctrl+z",), "Why this console does not suspend", Where.ALL),
-)
+from kortix_tui.console.actions import ACTIONS, Action, Where
 
 _BY_ID: Final = {action.id: action for action in ACTIONS}
 # Places whose keys are active at the same moment. Nearer places shadow further ones, on purpose: `n` in a
@@ -139,6 +20,10 @@ _TOGETHER: Final[tuple[frozenset[Where], ...]] = tuple(
         (Where.LIST, Where.SESSIONS),
         (Where.LIST, Where.CHANGES),
         (Where.LIST, Where.CHANGES, Where.CHANGE),
+        (Where.LIST, Where.INBOX),
+        (Where.LIST, Where.VAULT),
+        (Where.PAGER, Where.INBOX),
+        (Where.PAGER, Where.VAULT),
         (Where.PAGER, Where.LOG, Where.SESSIONS),
         (Where.PAGER, Where.DIFF, Where.CHANGES, Where.CHANGE),
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from kortix_tui.console.secret_source import EditSource, InboxSource, SecretSource, VaultSource
 from kortix_tui.runtime.views import ChangeDetail, ChangeView, HostView, MergeResult, RemovalPreview, SessionView
 from kortix_tui.store.models import Project, Prompt
 from kortix_tui.store.records import Record
@@ -113,6 +114,26 @@ class Source(Protocol):
     @property
     def projects(self) -> ProjectSource:
         """Projects."""
+        ...
+
+    @property
+    def secrets(self) -> SecretSource:
+        """Secrets."""
+        ...
+
+    @property
+    def vault(self) -> VaultSource:
+        """What opens the vault."""
+        ...
+
+    @property
+    def inbox(self) -> InboxSource:
+        """What waits for a person."""
+        ...
+
+    @property
+    def edits(self) -> EditSource:
+        """Proposals of a person."""
         ...
 
     def start_hosting(self) -> None:

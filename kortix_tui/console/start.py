@@ -25,6 +25,7 @@ def run(home: Path | None = None) -> int:
     """
     Terminal.detect(os.environ).prepare(os.environ)
     from kortix_tui.base.paths import Home
+    from kortix_tui.base.words import Exposure
     from kortix_tui.console.app import KortixApp
     from kortix_tui.console.bridge import Bridge
     from kortix_tui.runtime.background import start_background
@@ -35,7 +36,13 @@ def run(home: Path | None = None) -> int:
         terminal = Terminal.detect(os.environ, settings.mouse)
         _log_to(runtime.context.home.path / "console.log")
         bridge = Bridge(runtime)
-        app = KortixApp(bridge, terminal=terminal, keymap=settings.keymap, theme=settings.theme)
+        app = KortixApp(
+            bridge,
+            terminal=terminal,
+            keymap=settings.keymap,
+            theme=settings.theme,
+            default_exposure=Exposure(settings.secrets.default_exposure),
+        )
         try:
             app.run(mouse=terminal.mouse)
         finally:
@@ -52,7 +59,9 @@ def _log_to(path: Path) -> None:
     if path.exists() and path.stat().st_size > LOG_BYTES:
         path.replace(path.with_name(f"{path.name}.1"))
     handler = logging.FileHandler(path, encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+    from kortix_tui.console.crash import PlaceFormatter
+
+    handler.setFormatter(PlaceFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(logging.INFO)

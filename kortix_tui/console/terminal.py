@@ -11,6 +11,9 @@ from typing import Literal
 
 MouseMode = Literal["auto", "on", "off"]
 
+LOGGING = ("TEXTUAL", "TEXTUAL_LOG", "TEXTUAL_DEBUG")
+"""Switches that make Textual write every key to a file or to another program: also those of a passphrase."""
+
 LOCAL_FRAMES = 10.0
 """Repaints a second on this machine: more is not seen, and costs CPU."""
 REMOTE_FRAMES = 4.0
@@ -57,9 +60,11 @@ class Terminal:
         return self.iterm and not self.tmux
 
     def prepare(self, environ: MutableMapping[str, str]) -> None:
-        """Set Textual's own switches, without overriding what the operator set."""
+        """Set Textual's own switches, without overriding what the operator set; take away those that log keys."""
         if self.plain_keys:
             environ.setdefault("TEXTUAL_DISABLE_KITTY_KEY", "1")
         environ.setdefault("TEXTUAL_ANIMATIONS", "none")
+        for name in LOGGING:
+            environ.pop(name, None)
         if self.remote:
             environ.setdefault("TEXTUAL_SMOOTH_SCROLL", "0")

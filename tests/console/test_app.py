@@ -14,13 +14,15 @@ from textual.pilot import Pilot
 
 from kortix_tui.base.errors import EngineUnavailable, StoreFailed
 from kortix_tui.base.words import ChangeStatus, SessionStatus
+from kortix_tui.console.actions import ACTIONS, Action, Where
 from kortix_tui.console.app import KortixApp
-from kortix_tui.console.keymap import ACTIONS, Where
 from kortix_tui.console.leaving import Leave
 from kortix_tui.console.screens.change import ChangeScreen
-from kortix_tui.console.screens.change_lists import ChangesScreen, InboxScreen
+from kortix_tui.console.screens.change_lists import ChangesScreen
+from kortix_tui.console.screens.inbox import InboxScreen
 from kortix_tui.console.screens.quit_dialog import QuitDialog
 from kortix_tui.console.screens.sessions import SessionsScreen
+from kortix_tui.console.screens.vault import VaultScreen
 from kortix_tui.console.widgets.confirm import ConfirmDialog
 from kortix_tui.console.widgets.diff_view import DiffView
 from kortix_tui.console.widgets.log_pane import LogPane
@@ -35,7 +37,7 @@ Shown = Callable[[App[Any]], str]
 
 
 async def begin(app: KortixApp, pilot: Pilot[Any], until: Until) -> None:
-    await until(pilot, lambda: app.facts.loaded and app.facts.host.here)
+    await until(pilot, lambda: app.facts.loaded and app.facts.vault is not None and app.facts.host.here)
 
 
 def pass_guard(app: KortixApp) -> None:
@@ -56,7 +58,7 @@ async def open_change(app: KortixApp, pilot: Pilot[Any], until: Until) -> Change
     return app.screen
 
 
-def test_every_action_is_there_and_every_deed_has_a_command() -> None:
+def test_every_action_is_there() -> None:
     owners: dict[Where, tuple[type, ...]] = {
         Where.ALL: (KortixApp, SessionsScreen),
         Where.MOVE: (LogPane,),
@@ -65,8 +67,10 @@ def test_every_action_is_there_and_every_deed_has_a_command() -> None:
         Where.LOG: (LogPane,),
         Where.DIFF: (DiffView,),
         Where.SESSIONS: (SessionsScreen,),
-        Where.CHANGES: (ChangesScreen, InboxScreen),
+        Where.CHANGES: (ChangesScreen, ChangeScreen),
         Where.CHANGE: (ChangeScreen,),
+        Where.INBOX: (InboxScreen,),
+        Where.VAULT: (VaultScreen,),
     }
     missing = [
         entry.id
@@ -75,10 +79,31 @@ def test_every_action_is_there_and_every_deed_has_a_command() -> None:
         and not any(hasattr(owner, f"action_{entry.method}") for owner in owners[entry.where])
     ]
     assert missing == []
-    from kortix_tui.cli.main import NOUNS
 
-    deeds = [entry for entry in ACTIONS if entry.where in {Where.SESSIONS, Where.CHANGES} and entry.id != "session.pin"]
-    assert [entry.id for entry in deeds if entry.command.split()[0] not in NOUNS] == []
+
+DEEDS = [
+    entry
+    for entry in ACTIONS
+    if entry.where in {Where.SESSIONS, Where.CHANGES, Where.INBOX, Where.VAULT} and entry.id != "session.pin"
+]
+
+
+@pytest.mark.parametrize("entry", DEEDS, ids=lambda entry: entry.id)
+def test_every_deed_has_a_command(entry: Action, capsys: pytest.CaptureFixture[str]) -> None:
+    from kortix_tui.cli.main import run
+
+    with pytest.raises(SystemExit) as left:
+        run([*entry.command.split(), "--help"])
+    assert left.value.code == 0
+    assert f"kortix {entry.command}" in capsys.readouterr().out
+
+
+def test_every_command_about_secrets_is_a_deed() -> None:
+    secrets = "set ls show unset rotate share expose grant import requests"
+    vault = "init status lock unlock passphrase slots/add slots/rm recovery rotate verify repair export import"
+    wanted = {f"secrets {verb}" for verb in secrets.split()}
+    wanted |= {f"vault {verb}".replace("/", " ") for verb in vault.split()}
+    assert wanted - {entry.command for entry in ACTIONS} == set()
 
 
 async def test_merge_names_the_head_and_takes_more_than_enter(console: Make, until: Until, shown: Shown) -> None:
@@ -441,11 +466,11 @@ async def test_rows_that_come_do_not_move_the_cursor(console: Make, until: Until
         await begin(app, pilot, until)
         await pilot.press("3")
         table = app.screen.query_one(VirtualTable)
-        assert table.cursor == "chg_3"
+        assert table.cursor == "acme-api#3"
         source.change_rows.insert(0, a_change(9, source.session_rows[1], "Fresh", minutes=90))
         source.version += 1
-        await until(pilot, lambda: table.total == 3)
-        assert table.cursor == "chg_3"
+        await until(pilot, lambda: table.total == 4)
+        assert table.cursor == "acme-api#3"
         assert table.late == 1
 
 

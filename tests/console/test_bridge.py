@@ -41,7 +41,7 @@ def text(ring: LineRing) -> list[str]:
 def test_facts_follow_the_store(started: Callable[[MemorySource], Bridge]) -> None:
     source = a_day()
     bridge = started(source)
-    wait_for(lambda: bridge.facts.loaded and bridge.facts.host.here)
+    wait_for(lambda: bridge.facts.loaded and bridge.facts.vault is not None and bridge.facts.host.here)
     before = bridge.facts
     source.replace_session(source.session_rows[0].model_copy(update={"title": "Fresh"}))
     wait_for(lambda: bridge.facts.sessions[0].title == "Fresh")

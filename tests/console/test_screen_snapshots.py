@@ -25,10 +25,12 @@ def settle(until: Callable[..., Awaitable[None]]) -> Callable[..., Steps]:
         async def steps(pilot: Pilot[Any]) -> None:
             app = pilot.app
             assert isinstance(app, KortixApp)
-            await until(pilot, lambda: app.facts.loaded and app.facts.host.here)
+            await until(pilot, lambda: app.facts.loaded and app.facts.vault is not None and app.facts.host.here)
             for key in keys:
                 await pilot.press(key)
             await until(pilot, lambda: ready(app))
+            for field in app.screen.query("Input, TextArea"):
+                field.cursor_blink = False  # type: ignore[attr-defined]
             app.ticker.beat()
             await pilot.pause()
 

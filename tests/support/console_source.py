@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from memory_secrets import MemoryEdits, MemoryInbox, MemorySecrets, MemoryVault, fill
+
 from kortix_tui.base.errors import Conflict, NotFound, Refused
 from kortix_tui.base.words import Activity, ChangeStatus, PromptState, SessionStatus, Wanted
 from kortix_tui.repository.difference import DiffSummary, FileChange, FileKind, FileStatus
@@ -108,6 +110,10 @@ class MemorySource:
         self.sessions = MemorySessions(self)
         self.changes = MemoryChanges(self)
         self.projects = MemoryProjects(self)
+        self.secrets = MemorySecrets(self)
+        self.vault = MemoryVault(self)
+        self.inbox = MemoryInbox(self)
+        self.edits = MemoryEdits(self)
 
     def start_hosting(self) -> None:
         self.hosting = True
@@ -363,4 +369,5 @@ def a_day() -> MemorySource:
     source.print(first.id, "fixing the call in acme/refunds.py … ")
     source.print(first.id, "done\n41 passed")
     source.print(second.id, "following the redirect\n")
+    fill(source)
     return source

@@ -37,13 +37,15 @@ CONTROL = re.compile(
 class PseudoTerminal:
     """Runs the program; reads what it paints; types."""
 
-    def __init__(self, kind: str, *, rows: int = 30, columns: int = 110, **environment: str) -> None:
+    def __init__(
+        self, *arguments: str, program: Path = PROGRAM, rows: int = 30, columns: int = 110, **environment: str
+    ) -> None:
         self.output = b""
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         base = {name: value for name, value in os.environ.items() if not name.startswith(("TEXTUAL", "SSH_", "TMUX"))}
         self.process = subprocess.Popen(
-            [sys.executable, str(PROGRAM), kind],
+            [sys.executable, str(program), *arguments],
             stdin=slave, stdout=slave, stderr=slave, start_new_session=True,
             env=base | {"PYTHONPATH": str(ROOT), "TERM": "xterm-256color", "COLORTERM": "truecolor"} | environment,
         )  # fmt: skip

@@ -10,8 +10,9 @@ from textual.containers import Horizontal
 
 from kortix_tui.base.text import visible_line
 from kortix_tui.base.words import ChangeStatus
-from kortix_tui.console.bridge import Facts
-from kortix_tui.console.keymap import Where, bindings
+from kortix_tui.console.actions import Where
+from kortix_tui.console.facts import Facts
+from kortix_tui.console.keymap import bindings
 from kortix_tui.console.screens.merging import ask_close, ask_merge, reopen
 from kortix_tui.console.screens.rows import SHORT_COMMIT
 from kortix_tui.console.screens.view import DetailBar, ViewScreen

@@ -1,15 +1,14 @@
-"""Change requests in two lists: all of them, and those that wait for a person."""
+"""View 2: all change requests, newest first."""
 
 from __future__ import annotations
-
-from typing import ClassVar
 
 from textual import on
 from textual.app import ComposeResult
 
 from kortix_tui.base.words import ChangeStatus
-from kortix_tui.console.bridge import Facts
-from kortix_tui.console.keymap import Where, bindings
+from kortix_tui.console.actions import Where
+from kortix_tui.console.facts import Facts
+from kortix_tui.console.keymap import bindings
 from kortix_tui.console.screens.merging import ask_close, reopen
 from kortix_tui.console.screens.rows import CHANGE_COLUMNS, change_page, change_row
 from kortix_tui.console.screens.view import ViewScreen
@@ -19,21 +18,21 @@ from kortix_tui.console.widgets.text_pane import TextPane
 from kortix_tui.runtime.views import ChangeView
 
 
-class ChangeListScreen(ViewScreen):
-    """A list over the page of the selected one. Subclasses choose which are listed."""
+class ChangesScreen(ViewScreen):
+    """A list over the page of the selected one."""
 
     BINDINGS = bindings(Where.CHANGES)
     DEFAULT_CSS = """
-    ChangeListScreen #list { height: 2fr; min-height: 5; }
-    ChangeListScreen #page-pane { height: 3fr; }
+    ChangesScreen #list { height: 2fr; min-height: 5; }
+    ChangesScreen #page-pane { height: 3fr; }
     """
+    view = "Changes"
     places = (Where.CHANGES, Where.LIST, Where.MOVE, Where.ALL)
-    empty: ClassVar[str] = ""
-    newest_first: ClassVar[bool] = False
 
     def __init__(self) -> None:
         super().__init__()
-        self._table = VirtualTable(CHANGE_COLUMNS, empty=self.empty, sort=("age", not self.newest_first), id="changes")
+        empty = "No change request yet. An agent opens one with `kortix cr open`."
+        self._table = VirtualTable(CHANGE_COLUMNS, empty=empty, sort=("age", False), id="changes")
         self._list = Pane(self.view, self._table, id="list")
         self._page = TextPane(id="page")
         self._page_pane = Pane("Nothing is selected", self._page, id="page-pane")
@@ -48,15 +47,11 @@ class ChangeListScreen(ViewScreen):
         """The list has the focus."""
         self._table.focus()
 
-    def chosen(self, facts: Facts) -> list[ChangeView]:
-        """Which are listed: all; a screen may choose."""
-        return list(facts.changes)
-
     def take_facts(self, facts: Facts) -> None:
         """Rows and page follow the facts."""
         super().take_facts(facts)
         now = self.kortix.clock.now()
-        self._table.set_rows(change_row(change, now) for change in self.chosen(facts))
+        self._table.set_rows(change_row(change, now) for change in reversed(facts.changes))
         self.retitle()
         self._show_page()
 
@@ -130,26 +125,3 @@ class ChangeListScreen(ViewScreen):
         change = self.selected
         if change is not None:
             reopen(self.kortix, change)
-
-
-class ChangesScreen(ChangeListScreen):
-    """View 2: all change requests, newest first."""
-
-    view = "Changes"
-    empty: ClassVar[str] = "No change request yet. An agent opens one with `kortix cr open`."
-    newest_first: ClassVar[bool] = True
-
-    def chosen(self, facts: Facts) -> list[ChangeView]:
-        """All, newest first."""
-        return list(reversed(facts.changes))
-
-
-class InboxScreen(ChangeListScreen):
-    """View 3: what waits for a person, oldest first."""
-
-    view = "Inbox"
-    empty: ClassVar[str] = "Nothing waits for you."
-
-    def chosen(self, facts: Facts) -> list[ChangeView]:
-        """The open ones."""
-        return [change for change in facts.changes if change.status is ChangeStatus.OPEN]

@@ -10,8 +10,9 @@ from textual.containers import Horizontal, Vertical
 
 from kortix_tui.base.text import visible_line
 from kortix_tui.base.words import SessionStatus
-from kortix_tui.console.bridge import Facts
-from kortix_tui.console.keymap import Where, bindings
+from kortix_tui.console.actions import Where
+from kortix_tui.console.facts import Facts
+from kortix_tui.console.keymap import bindings
 from kortix_tui.console.screens.rows import SESSION_COLUMNS, session_detail, session_row
 from kortix_tui.console.screens.view import DetailBar, ViewScreen
 from kortix_tui.console.widgets.log_pane import LogPane

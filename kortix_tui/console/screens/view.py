@@ -12,8 +12,9 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 from kortix_tui.base.errors import KortixError
-from kortix_tui.console.bridge import Facts
-from kortix_tui.console.keymap import Where
+from kortix_tui.console.actions import Where
+from kortix_tui.console.facts import Facts
+from kortix_tui.console.standing import status_of, tabs_of
 from kortix_tui.console.widgets.bar import Bar, Part
 from kortix_tui.console.widgets.hint_bar import HintBar
 from kortix_tui.console.widgets.message_line import MessageLine, Purpose
@@ -82,7 +83,7 @@ class ViewScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         """Status, tabs, body, message, hints."""
         yield StatusBar(id="status")
-        yield TabBar(self.kortix.tabs(Facts()), self.view, id="tabs")
+        yield TabBar(tabs_of(self.kortix, Facts()), self.view, id="tabs")
         with Vertical(id="body"):
             yield from self.compose_body()
         yield MessageLine(id="message")
@@ -95,8 +96,8 @@ class ViewScreen(Screen[None]):
 
     def take_facts(self, facts: Facts) -> None:
         """Show newer facts; subclasses add theirs."""
-        self.query_one(TabBar).tabs = self.kortix.tabs(facts)
-        self.take_status(self.kortix.status(facts))
+        self.query_one(TabBar).tabs = tabs_of(self.kortix, facts)
+        self.take_status(status_of(self.kortix, facts))
 
     def take_status(self, status: Status) -> None:
         """Show the status line."""

@@ -33,9 +33,27 @@ class ChoiceField(Bar, can_focus=True):
             """The field."""
             return self.choice
 
-    def __init__(self, label: str, values: Sequence[str], value: str | None = None, *, id: str | None = None) -> None:
+    def __init__(
+        self,
+        label: str,
+        values: Sequence[str],
+        value: str | None = None,
+        *,
+        cells: int = 8,
+        id: str | None = None,
+    ) -> None:
+        """Make the field.
+
+        Args:
+            label: What it is about.
+            values: What can be chosen.
+            value: What is chosen first.
+            cells: Width of the label.
+            id: The widget's id.
+        """
         super().__init__(id=id)
         self._label = label
+        self._cells = cells
         self._values = list(values)
         self._index = self._values.index(value) if value in self._values else 0
 
@@ -65,7 +83,7 @@ class ChoiceField(Bar, can_focus=True):
         """Label, arrows, value."""
         arrow = "key" if self.has_focus else "muted"
         value = self.value
-        parts = [Part(f"{self._label:<8}", "muted"), Part("‹ ", arrow)]
+        parts = [Part(f"{self._label:<{self._cells}}", "muted"), Part("‹ ", arrow)]
         parts.append(Part(visible_line(value) if value is not None else "none", "title" if value else "muted"))
         parts.append(Part(" ›", arrow))
         if len(self._values) > 1:

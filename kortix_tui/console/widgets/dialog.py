@@ -60,6 +60,11 @@ class Dialog(ModalScreen[T]):
         event.prevent_default()
         return True
 
+    def leave(self) -> bool:
+        """Close because the person leaves the console; whether it may be closed now."""
+        self.dismiss(None)
+        return True
+
     def facts(self, pairs: Sequence[tuple[str, str]]) -> Content:
         """Labels and values as aligned lines; values are untrusted and made visible."""
         width = max((len(label) for label, _ in pairs), default=0)

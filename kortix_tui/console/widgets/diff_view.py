@@ -10,7 +10,8 @@ from rich.style import Style
 from textual.strip import Strip
 
 from kortix_tui.base.text import HIDDEN, visible_line
-from kortix_tui.console.keymap import Where, bindings
+from kortix_tui.console.actions import Where
+from kortix_tui.console.keymap import bindings
 from kortix_tui.console.widgets.cells import cut, width_of, window
 from kortix_tui.console.widgets.log_pane import restyle
 from kortix_tui.console.widgets.pager import Pager

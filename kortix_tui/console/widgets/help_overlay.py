@@ -9,7 +9,8 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.widgets import Input
 
-from kortix_tui.console.keymap import Keymap, Where
+from kortix_tui.console.actions import Where
+from kortix_tui.console.keymap import Keymap
 from kortix_tui.console.widgets.bar import Part
 from kortix_tui.console.widgets.cells import fit
 from kortix_tui.console.widgets.dialog import Dialog, heading

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from kortix_tui.console.keymap import ACTIONS, Keymap
+from kortix_tui.console.actions import ACTIONS
+from kortix_tui.console.keymap import Keymap
 from kortix_tui.console.widgets.bar import Bar, Part
 from kortix_tui.console.widgets.cells import width_of
 

@@ -18,7 +18,8 @@ from textual.selection import Selection
 from textual.strip import Strip
 from textual.widget import Widget
 
-from kortix_tui.console.keymap import Where, bindings
+from kortix_tui.console.actions import Where
+from kortix_tui.console.keymap import bindings
 from kortix_tui.console.palette import Palette, palette_of
 from kortix_tui.console.widgets.cells import window
 

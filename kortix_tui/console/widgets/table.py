@@ -15,7 +15,8 @@ from textual import events
 from textual.message import Message
 from textual.strip import Strip
 
-from kortix_tui.console.keymap import Where, bindings
+from kortix_tui.console.actions import Where
+from kortix_tui.console.keymap import bindings
 from kortix_tui.console.widgets.cells import fit
 from kortix_tui.console.widgets.filter import Filter
 from kortix_tui.console.widgets.pager import Pager

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from rich.segment import Segment
 from textual.strip import Strip
 
-from kortix_tui.console.keymap import Where, bindings
+from kortix_tui.console.actions import Where
+from kortix_tui.console.keymap import bindings
 from kortix_tui.console.widgets.bar import Part
 from kortix_tui.console.widgets.cells import window
 from kortix_tui.console.widgets.pager import Pager

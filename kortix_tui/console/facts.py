@@ -1,0 +1,81 @@
+"""Everything that the lists show, of one moment."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from kortix_tui.runtime.views import ChangeView, HostView, SessionView
+from kortix_tui.store.models import Project
+
+if TYPE_CHECKING:
+    from kortix_tui.base.words import VaultState
+    from kortix_tui.runtime.inbox import InboxItem
+    from kortix_tui.runtime.secret_views import SecretRequestView, SecretView, VaultStatus
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Replaced whole, so a reader never sees half of a change.
+
+    Attributes:
+        sessions: Newest first.
+        changes: Change requests, oldest first.
+        projects: All projects.
+        host: Who acts.
+        unfinished: Sessions and requests that still need a host.
+        problem: Why newer lists cannot be read.
+        loaded: Whether the lists above were read.
+        secrets: By project and identifier; never a value.
+        requests: Values that agents ask for, oldest first.
+        inbox: What waits for a person, oldest first.
+        vault: The vault; `None` until it, the secrets and the inbox were read.
+        vault_problem: Why these four cannot be read anew.
+    """
+
+    sessions: tuple[SessionView, ...] = ()
+    changes: tuple[ChangeView, ...] = ()
+    projects: tuple[Project, ...] = ()
+    host: HostView = field(default_factory=lambda: HostView(host=None, silent=False, here=False))
+    unfinished: int = 0
+    problem: str | None = None
+    loaded: bool = False
+    secrets: tuple[SecretView, ...] = ()
+    requests: tuple[SecretRequestView, ...] = ()
+    inbox: tuple[InboxItem, ...] = ()
+    vault: VaultStatus | None = None
+    vault_problem: str | None = None
+
+    def session(self, session_id: str | None) -> SessionView | None:
+        """The session of an id."""
+        return next((session for session in self.sessions if session.id == session_id), None)
+
+    def change(self, change_id: str | None) -> ChangeView | None:
+        """The change request of an id."""
+        return next((change for change in self.changes if change.id == change_id), None)
+
+    def change_of(self, item: InboxItem) -> ChangeView | None:
+        """The change request that an item of the inbox is about."""
+        return next((one for one in self.changes if f"{one.project}#{one.number}" == item.reference), None)
+
+    def project(self, slug: str) -> Project | None:
+        """The project of a slug."""
+        return next((project for project in self.projects if project.slug == slug), None)
+
+    def secret(self, secret_id: str | None) -> SecretView | None:
+        """The secret of an id."""
+        return next((secret for secret in self.secrets if secret.id == secret_id), None)
+
+    def request(self, request_id: str | None) -> SecretRequestView | None:
+        """The open request of an id."""
+        return next((request for request in self.requests if request.id == request_id), None)
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """Why what is shown may be old."""
+        return tuple(problem for problem in (self.problem, self.vault_problem) if problem)
+
+    @property
+    def vault_state(self) -> VaultState | None:
+        """What can be done with the vault; `None` until it is known."""
+        return self.vault.state if self.vault else None
