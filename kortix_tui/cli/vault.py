@@ -165,14 +165,13 @@ def status(arguments: argparse.Namespace) -> None:
 
 def _lock(arguments: argparse.Namespace) -> None:
     with acting() as runtime:
-        # Where no process acts, none has it open; to ask, this one would have to become the host and open it first.
-        status = runtime.vault.status() if runtime.host().host is None else runtime.vault.lock()
+        status = runtime.vault.lock()
     if arguments.json:
         say_json(status)
     elif status.state is VaultState.LOCKED:
         say("The vault is locked.")
         if any(slot.type in QUIET for slot in status.slots):
-            note("A host that starts later opens it by itself, with the key that it finds on this machine.")
+            note("It stays so, whatever key is on this machine, until: kortix vault unlock")
     else:
         note(f"The vault is {status.state.value}.")
 

@@ -203,6 +203,9 @@ class Custody:
             await self._say(VaultState.CORRUPT, error.message)
             return
         self._vault, self._state = vault, VaultState.LOCKED
+        before = vault_row(self.context.store)
+        if before is not None and before.state is VaultState.LOCKED and before.asked:
+            return  # a person locked it: only a person opens it
         from kortix_tui.runtime.vault_keys import quiet_keys
 
         for key in quiet_keys(vault.slots):
@@ -210,27 +213,28 @@ class Custody:
             if found is None:
                 continue
             try:
-                await self.unlock(found, SYSTEM)
+                await self.unlock(found, SYSTEM, typed=False)
             except WrongKey:
                 continue
             return
-        before = vault_row(self.context.store)
         if before is None or before.state is not VaultState.LOCKED:
             await self._say(VaultState.LOCKED, None)
 
-    async def unlock(self, key: SlotKey, actor: Actor) -> None:
+    async def unlock(self, key: SlotKey, actor: Actor, *, typed: bool = True) -> None:
         """Open the vault with a key.
+
+        Args:
+            key: The key.
+            actor: Who gives it.
+            typed: Whether it may be a guess of somebody's: then a wrong one is recorded and slows the next one down.
 
         Raises:
             WrongKey: It opens no slot; the next try has to wait, longer each time.
             VaultTampered: The file is not what was written, or older than what was seen.
         """
         wait = self._again_at - time.monotonic()
-        if wait > 0:
+        if typed and wait > 0:
             raise WrongKey(f"Wait {wait:.0f} s before the next try.", hint="The wait doubles with each wrong key.")
-        await self._unlock(key, actor)
-
-    async def _unlock(self, key: SlotKey, actor: Actor) -> None:
         from kortix_tui.vault.errors import RolledBack
         from kortix_tui.vault.memory import harden
         from kortix_tui.vault.vault import Vault, check_generation
@@ -248,6 +252,8 @@ class Custody:
                 if seen is not None and seen.vault_id is not None:
                     check_generation(vault, seen.generation, seen.mac, seen_id=seen.vault_id)
             except WrongKey:
+                if not typed:
+                    raise
                 self._wrong += 1
                 self._again_at = time.monotonic() + min(BACKOFF_S[0] * 2 ** (self._wrong - 1), BACKOFF_S[1])
                 await self._audit("vault.unlock", actor, Outcome.DENIED, kind=key.type.value)
@@ -295,20 +301,25 @@ class Custody:
             await self._take(vault, actor, event, **detail)
 
     async def lock(self, actor: Actor, reason: str | None = None) -> None:
-        """Forget the keys."""
+        """Forget the keys. What a person locks stays locked, also for later hosts, until a person opens it."""
         async with self._writing:
             vault = self._vault
-            if vault is None or not vault.unlocked:
+            if vault is None or self._state not in (VaultState.LOCKED, VaultState.UNLOCKED):
                 return
-            if (head := read_head(self.context.home)) is not None:
-                with contextlib.suppress(VaultFailed, OSError):
-                    await asyncio.to_thread(_write_anchor, vault, head.seq, head.hash)
-            vault.lock()
+            if vault.unlocked:
+                if (head := read_head(self.context.home)) is not None:
+                    with contextlib.suppress(VaultFailed, OSError):
+                        await asyncio.to_thread(_write_anchor, vault, head.seq, head.hash)
+                vault.lock()
             self._state, self._redactor = VaultState.LOCKED, Redactor.none()
-            by_person = actor.kind == "human"
+            asked = actor.kind == "human"
 
             def write(tx: Transaction) -> None:
-                self._note(tx, vault, VaultState.LOCKED, reason, asked=by_person)
+                seen = vault_row(self.context.store)
+                if seen is not None and seen.generation > vault.generation:
+                    tx.execute("UPDATE vault SET asked = ? WHERE id = 1", (int(asked),))
+                else:
+                    self._note(tx, vault, VaultState.LOCKED, reason, asked=asked)
                 tx.audit("vault.lock", scope=f"vault {vault.id}", actor=actor, reason=reason)
 
             await self.ledger.write(write)

@@ -87,8 +87,9 @@ class VaultStatus(View):
     generation: int | None = None
     secrets: int = 0
     slots: tuple[SlotView, ...] = ()
-    previous: str | None = Field(default=None, description="Generation and age of the previous file, in words.")
-    keyring: str | None = Field(default=None, description="What this machine's keyring says, in words.")
+    previous: str | None = Field(
+        default=None, description="Generation and time of the file before this one, as it says itself."
+    )
     waiting: tuple[str, ...] = Field(default=(), description="Sessions that wait for it to be unlocked.")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from kortix_tui.base.clock import to_text
 from kortix_tui.base.words import VaultState
 from kortix_tui.runtime.context import Context
 from kortix_tui.runtime.control_client import call
@@ -42,7 +43,7 @@ class VaultKeys:
     def status(self) -> VaultStatus:
         """What is known without a key; asks nobody, and is right also while no host runs."""
         from kortix_tui.base.errors import VaultFailed
-        from kortix_tui.vault.vault import Vault
+        from kortix_tui.vault.vault import Vault, previous
 
         context = self._context
         row = context.store.one(f"SELECT {VaultRow.columns()} FROM vault WHERE id = 1")
@@ -68,9 +69,11 @@ class VaultKeys:
             )
             if state is VaultState.MISSING or not self._host_lives():
                 state = VaultState.LOCKED if state in (VaultState.MISSING, VaultState.UNLOCKED) else state
+        before = previous(path)
         return VaultStatus(
             state=state, reason=reason, since=known.since if known else None, path=path, vault_id=identity,
             generation=generation, secrets=stored[0] if stored else 0, slots=slots,
+            previous=f"generation {before.generation}, of {to_text(before.written)}" if before else None,
             waiting=tuple(one[0] for one in waiting),
         )  # fmt: skip
 

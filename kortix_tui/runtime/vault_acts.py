@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any, Final
 
 from kortix_tui.base.errors import InvalidInput, VaultFailed, WrongKey
@@ -78,8 +79,9 @@ class VaultActs:
         vault = await asyncio.to_thread(Vault.load, self._path)
         for key in vault_keys.quiet_keys(vault.slots):
             if (found := await asyncio.to_thread(key)) is not None:
-                await self._custody.unlock(found, actor)
-                return b""
+                with contextlib.suppress(WrongKey):
+                    await self._custody.unlock(found, actor, typed=False)
+                    return b""
         self._custody.opened()
         return b""
 

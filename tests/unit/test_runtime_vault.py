@@ -322,6 +322,18 @@ def test_a_key_file_opens_it_after_a_take_over(desk: Vaulted) -> None:
     viewer.close()
 
 
+def test_what_a_person_locked_stays_locked_for_later_hosts(desk: Vaulted) -> None:
+    desk.store()
+    desk.runtime.vault.lock()
+    desk.restart()
+    with pytest.raises(VaultLocked):
+        desk.store("OTHER")
+    assert desk.runtime.vault.unlock().state is VaultState.UNLOCKED
+    desk.restart()
+    desk.store("OTHER")
+    assert desk.runtime.vault.status().previous
+
+
 def test_a_take_over_without_a_key_is_in_the_inbox(make: Make) -> None:
     desk = make(quiet=False)
     desk.store()
