@@ -50,6 +50,7 @@ _VERSION = ("version", "--version", "-V")
 def main() -> NoReturn:
     """The entry point of the installed command."""
     arguments = sys.argv[1:]
+    _fill_streams()
     try:
         if not (len(arguments) == 1 and arguments[0] in _VERSION):
             _prepare()
@@ -103,6 +104,20 @@ def overview() -> str:
         "  kortix cr diff 1\n"
         "  kortix cr merge 1\n"
     )
+
+
+def _fill_streams() -> None:
+    """Put `/dev/null` where a caller closed a standard stream (`<&-`).
+
+    The next file that is opened would get its number; what is printed, also by programs that we start, would be written
+    into it: the store, for example.
+    """
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            # It gets the lowest free number, which is the closed one's.
+            stream = open(os.devnull, mode, encoding="utf-8")  # noqa: SIM115, PTH123 - for the whole life; fast
+            os.set_inheritable(stream.fileno(), True)
+            setattr(sys, name, stream)
 
 
 def _prepare() -> None:

@@ -56,6 +56,7 @@ class Parser(argparse.ArgumentParser):
             options: For the base class.
         """
         super().__init__(allow_abbrev=False, formatter_class=Help, **options | {"add_help": False})
+        self.register("type", None, text)
         # Works everywhere and is told once, at the end of `kortix --help`: not a line in every list of options.
         self.add_argument("-h", "--help", action="help", help=argparse.SUPPRESS)
         self.typed = typed
@@ -111,6 +112,7 @@ class Verbs:
         self._names: list[str] = []
         self._typed = parser.typed[0] if parser.typed and not parser.typed[0].startswith("-") else None
         self._group = parser.add_subparsers(title="verbs", metavar="VERB", prog=parser.prog)
+        self._group.type = str  # it is given all that follows; the verb's own grammar looks at each word
         parser.usage = f"{parser.prog} VERB …"
         parser.epilog = f"{show_examples(examples)}\n\nmore about a verb: {parser.prog} VERB --help"
         parser.set_defaults(run=self._ask)
@@ -203,6 +205,16 @@ def add_project(parser: argparse.ArgumentParser) -> None:
 def add_yes(parser: argparse.ArgumentParser, what: str) -> None:
     """`--yes`."""
     parser.add_argument("-y", "--yes", action="store_true", help=what)
+
+
+def text(word: str) -> str:
+    """A word as it was typed; what everything is that has no type of its own.
+
+    Bytes that are no text come as lone surrogates, which neither the store nor JSON takes.
+    """
+    if not word.isascii() and any("\ud800" <= char <= "\udfff" for char in word):
+        raise argparse.ArgumentTypeError("what is given is not text in this terminal's encoding")
+    return word
 
 
 def duration(text: str) -> float:

@@ -44,7 +44,7 @@ def add_secrets(parser: Parser) -> None:
         ),
     )  # fmt: skip
     verb.add_argument(
-        "words", metavar="NAME[=VALUE]", nargs="+",
+        "words", metavar="NAME[=VALUE]", nargs="+", type=str,
         help="an environment variable: NAME asks for the value unseen, NAME=- reads it from standard input without "
         "its last line end, NAME=VALUE stays in the shell's history",
     )  # fmt: skip

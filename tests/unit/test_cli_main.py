@@ -190,6 +190,35 @@ def test_a_reader_that_leaves_is_no_error(home: Home) -> None:
     assert (done.returncode, done.stderr) == (141, b"")
 
 
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_closed_stream_is_no_fault_and_nothing_gets_its_number(home: Home, closed: str) -> None:
+    """What is printed would otherwise be written into whatever file is opened next: the store's, for example."""
+    assert kortix("sessions", "ls").returncode == 0
+    before = home.database.read_bytes()[:100]
+    script = f'exec "$0" -P -m kortix_tui.cli.main vault init --passphrase {closed}'
+    done = subprocess.run(
+        ["sh", "-c", script, sys.executable], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "2>&-" in closed or done.stderr.startswith("kortix: Nobody can be asked")
+    assert not (home.path / "faults.log").exists()
+    assert home.database.read_bytes()[:100] == before
+
+
+def test_words_that_are_no_text_are_refused_where_they_stand(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (
+        ["secrets", "show", "\udcff"],
+        ["secrets", "set", "API_KEY=-", "--identifier", "\udcff"],
+        ["vault", "unlock", "--keyfile", "/tmp/\udcff"],
+        ["vault", "export", "--recipient", "\udcff"],
+        ["sessions", "ls", "--filter", "\udcff"],
+        ["review", "act", "\udcff", "merge"],
+    ):
+        assert run(arguments) == 2
+        assert "is not text" in capsys.readouterr().err
+
+
 def test_locate_says_where_things_are(home: Home, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["locate", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["home"] == str(home.path)
