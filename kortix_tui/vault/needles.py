@@ -28,6 +28,18 @@ _WRAPS: Final = (64, 76)
 _ARMOUR: Final = re.compile(rb"-----(?:BEGIN|END) [A-Z0-9 ]{1,64}-----\Z")
 _PERCENT: Final = re.compile(r"%[0-9A-F]{2}")
 _UNICODE: Final = re.compile(r"\\u[0-9a-f]{4}")
+_ESCAPES: Final = tuple(
+    re.compile(escape)
+    for escape in (
+        rb"\\(?:0?([0-7]{1,3})()|([abefnrtv\\c]))",  # `echo` and `printf %b` of Debian's `sh`
+        rb"\\(?:0([0-7]{0,3})|x([0-9A-Fa-f]{1,2})|([abeEfnrtv\\c]))",  # `echo -e` of other shells
+        rb"\\(?:0?([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|([abeEfnrtv\\c\"'?]))",  # and their `printf %b`
+    )
+)
+_CHARACTERS: Final = {
+    b"a": b"\a", b"b": b"\b", b"e": b"\x1b", b"E": b"\x1b", b"f": b"\f", b"n": b"\n", b"r": b"\r", b"t": b"\t",
+    b"v": b"\v",
+}  # fmt: skip
 _BARE: Final = re.compile(r"([^A-Za-z0-9_./:@%+=,\n-])")
 
 
@@ -41,8 +53,9 @@ def needles(value: bytes) -> frozenset[bytes]:
     core = value.strip(_SPACE)
     if len(core) < SHORTEST:
         core = value
-    found = {*_texts(core), *_hex(core), *_base64(core)}
-    for line in core.splitlines():
+    echoed = tuple(_echoed(core))
+    found = {*_texts(core), *_hex(core), *_base64(core), *echoed}
+    for line in (line for form in (core, *echoed) for line in form.splitlines()):
         stripped = line.strip(_SPACE)
         # The first and last line of a key in PEM form are the same in everybody's key.
         if len(stripped) >= LINE and stripped != core and _ARMOUR.match(stripped) is None:
@@ -68,6 +81,24 @@ def _texts(value: bytes) -> Iterator[bytes]:
         yield spelled.encode("utf-8")
     yield text.encode("utf-16-le")
     yield text.encode("utf-16-be")
+
+
+def _echoed(value: bytes) -> Iterator[bytes]:
+    """As `echo` of some shells prints it: a backslash and what follows are one character, and `\\c` is the end."""
+    if b"\\" not in value:
+        return
+    for escapes in _ESCAPES:
+        end = next((found.start() for found in escapes.finditer(value) if found[3] == b"c"), len(value))
+        form = escapes.sub(_escaped, value[:end])
+        if len(form) >= LINE:
+            yield form
+
+
+def _escaped(found: re.Match[bytes]) -> bytes:
+    octal, hexadecimal, letter = found.groups()
+    if letter:
+        return _CHARACTERS.get(letter, letter)
+    return bytes([(int(hexadecimal, 16) if hexadecimal else int(octal or b"0", 8)) & 0xFF])
 
 
 def _percent(text: str) -> Iterator[bytes]:
