@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from kortix_tui.base.errors import NotFound, Refused, VaultLocked
+from kortix_tui.base.errors import InvalidInput, NotFound, Refused, VaultLocked
 from kortix_tui.base.text import visible_line
 from kortix_tui.base.words import Exposure
 from kortix_tui.broker.services import SecretInfo, SecretReport, SecretState, SecretWish
@@ -67,10 +67,13 @@ class AgentSecrets:
         """Ask a person for a value; the same identifier again is the same request while it is open.
 
         Raises:
+            InvalidInput: The identifier spells a value; it would be stored, and shown to people, as it is.
             Refused: The session has it, or has asked for too many.
-            VaultLocked: The reason might hold a value that cannot be recognised now.
+            VaultLocked: The request might hold a value that cannot be recognised now.
         """
         session = self._session()
+        if storable(self._delivery.custodian, session.id, wish.identifier) != wish.identifier:
+            raise InvalidInput("The identifier has the value of a secret in it.", hint="Ask by the secret's name.")
         reason = visible_line(storable(self._delivery.custodian, session.id, wish.reason.strip()))
         standing = await self._delivery.standing(session)
         rows = self._known(session, standing)

@@ -326,7 +326,7 @@ class Ledger:
             if still_open >= OPEN_REQUESTS or total >= ALL_REQUESTS:
                 limit = f"{OPEN_REQUESTS} requests are open" if total < ALL_REQUESTS else f"{ALL_REQUESTS} were made"
                 raise Refused(f"No more can be asked for: {limit} in this session.", hint="Say it in your answer.")
-            identity = new_id("srq")
+            identity = new_id("req")
             tx.execute(
                 f"INSERT INTO secret_requests ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, NULL, NULL)",
                 (

@@ -10,6 +10,7 @@ from kortix_tui.base.errors import Conflict, InvalidInput, NotFound, Refused
 from kortix_tui.base.ids import new_id
 from kortix_tui.base.words import Exposure, Outcome, SecretRequestState
 from kortix_tui.runtime.custody import Custody
+from kortix_tui.runtime.retiring import forget_retired, retire
 from kortix_tui.runtime.vault_calls import (
     DeclineRequest,
     ExposeSecret,
@@ -19,7 +20,7 @@ from kortix_tui.runtime.vault_calls import (
     StoredSecret,
     UnsetSecret,
 )
-from kortix_tui.runtime.vault_index import remove_secret, retired_versions, secret_rows, write_secret
+from kortix_tui.runtime.vault_index import remove_secret, secret_rows, write_secret
 from kortix_tui.store.audit import Actor
 from kortix_tui.store.database import Transaction
 from kortix_tui.store.models import SecretRequest, SecretRow
@@ -65,13 +66,13 @@ class SecretActs:
             raise NotFound(f"There is no secret {wanted.identifier}.", hint="See `kortix secrets ls`.")
         meta = self._revised(wanted, row) if row is not None else self._fresh(wanted, actor)
         warnings = rules.check_value(value, meta.exposure)
-        secret = Secret(value)
+        secret, store = Secret(value), self._custody.context.store
 
         def edit(draft: Draft) -> _Stored:
             if row is not None:
-                self._retire(draft, row)
+                retire(draft, store, row.id)
             draft.put(meta, secret)
-            self._forget_retired(draft)
+            forget_retired(draft, store)
             return _Stored(meta, row is None)
 
         def record(tx: Transaction, stored: _Stored) -> None:
@@ -84,13 +85,13 @@ class SecretActs:
 
     async def unset(self, wanted: UnsetSecret, actor: Actor) -> None:
         """Forget a secret; a value that a sandbox still holds is kept for finding it in texts, and for nothing else."""
-        row = self._mine(wanted.secret_id, actor)
+        row, store = self._mine(wanted.secret_id, actor), self._custody.context.store
 
         def edit(draft: Draft) -> RecordMeta:
             meta = draft.meta(row.id)
-            self._retire(draft, row)
+            retire(draft, store, row.id)
             draft.delete(row.id)
-            self._forget_retired(draft)
+            forget_retired(draft, store)
             return meta
 
         def record(tx: Transaction, meta: RecordMeta) -> None:
@@ -125,14 +126,21 @@ class SecretActs:
         return await self._restate(row, update, "secret.expose", actor)
 
     async def provide(self, wanted: ProvideSecret, value: bytes, actor: Actor) -> StoredSecret:
-        """Answer an agent's request with a value."""
+        """Answer an agent's request with a value.
+
+        Where it may go is the person's word. What the agent wished for counts for a new secret only, and not for a
+        model provider's key: otherwise a new value for a secret that stays on the host would be handed to sandboxes.
+        """
         request = self._request(wanted.request_id)
         fresh = SetSecret(
             project_id=request.project_id,
             identifier=request.identifier,
-            exposure=wanted.exposure or request.exposure,
+            exposure=wanted.exposure,
             only_me=wanted.only_me or None,
         )
+        is_new = self._row(fresh, actor) is None
+        if wanted.exposure is None and is_new and request.identifier.upper() not in rules.PROVIDER_KEYS:
+            fresh = fresh.model_copy(update={"exposure": request.exposure})
         return await self.set(
             fresh, value, actor, lambda tx: self._decide(tx, request, SecretRequestState.PROVIDED, actor)
         )
@@ -220,20 +228,6 @@ class SecretActs:
         if row.owner not in (PROJECT, actor.name):
             raise Refused("That secret is somebody else's own.")
         return row
-
-    def _retire(self, draft: Draft, row: SecretRow) -> None:
-        """Keep a value that a sandbox may still print, so that it is found in what it prints."""
-        if not retired_versions(self._custody.context.store, row.id, row.version):
-            return
-        meta, value = draft.meta(row.id), draft.read(row.id)
-        draft.put(meta.model_copy(update={"id": f"{row.id}_v{meta.version}", "retired": True}), value)
-
-    def _forget_retired(self, draft: Draft) -> None:
-        for meta in draft.metas():
-            if meta.retired:
-                secret_id, _, version = meta.id.rpartition("_v")
-                if not retired_versions(self._custody.context.store, secret_id, int(version)):
-                    draft.delete(meta.id)
 
     def _check_project(self, project_id: str) -> None:
         row = self._custody.context.store.one("SELECT removed_at FROM projects WHERE id = ?", (project_id,))

@@ -194,7 +194,15 @@ class Secrets:
     def provide(
         self, reference: str, value: Secret, *, exposure: Exposure | None = None, only_me: bool = False
     ) -> SecretChange:
-        """Answer an agent's request with a value; the agent still needs the grant."""
+        """Answer an agent's request with a value; the agent still needs the grant.
+
+        Args:
+            reference: The request.
+            value: What is stored.
+            exposure: Where it may go; `None` leaves a secret that is there as it is, and for a new one means what the
+                agent wished for, except for a model provider's key.
+            only_me: Whether it is personal.
+        """
         request = self.request(reference)
         project = self._project(request.project_id)
         arguments = ProvideSecret(request_id=request.id, exposure=exposure, only_me=only_me)

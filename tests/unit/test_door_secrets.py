@@ -11,7 +11,7 @@ import pytest
 from bank import NEWER, OPERATOR, VALUE, Bank, open_bank
 
 from kortix_tui.base.paths import Home
-from kortix_tui.base.words import SecretRequestState
+from kortix_tui.base.words import Exposure, SecretRequestState
 from kortix_tui.broker.door import Door
 from kortix_tui.broker.http import Peer, Request, Response
 from kortix_tui.runtime import ledger as limits
@@ -167,3 +167,24 @@ async def test_a_reason_that_holds_a_value_is_blacked_out_or_not_taken(bank: Ban
     status, found = await wish(bank, "ANOTHER", reason=VALUE.decode())
     assert status == 503 and found["error"]["code"] == "vault_locked"
     assert bank.seeded.one("SELECT count(*) FROM secret_requests") == (1,)
+
+
+async def test_an_identifier_that_spells_a_value_is_not_taken(bank: Bank) -> None:
+    await bank.store()
+    await bank.deliver()
+    for spelled in (VALUE.decode(), VALUE.hex(), f"WANT_{VALUE.decode()}"):
+        status, found = await wish(bank, spelled)
+        assert status == 422 and VALUE.decode() not in found["error"]["message"]
+    assert bank.seeded.one("SELECT count(*) FROM secret_requests") == (0,)
+
+
+async def test_what_an_agent_wishes_for_moves_no_secret_that_is_there(bank: Bank) -> None:
+    await bank.store("KEPT", exposure=Exposure.CONNECTOR)
+    for name in ("KEPT", "OPENAI_API_KEY", "FRESH"):
+        made = (await wish(bank, name, exposure="environment"))[1]
+        await bank.acts.provide(ProvideSecret(request_id=made["id"]), NEWER, OPERATOR)
+    exposures = dict(bank.seeded.store.all("SELECT identifier, exposure FROM secrets"))
+    assert exposures == {"KEPT": "connector", "OPENAI_API_KEY": "none", "FRESH": "environment"}
+    made = (await wish(bank, "KEPT", exposure="environment"))[1]
+    await bank.acts.provide(ProvideSecret(request_id=made["id"], exposure=Exposure.ENVIRONMENT), NEWER, OPERATOR)
+    assert bank.seeded.one("SELECT exposure FROM secrets WHERE identifier = 'KEPT'") == ("environment",)
