@@ -169,7 +169,8 @@ class ControlServer:
         actor = call.actor.model_copy(update={"kind": "human", "name": self._context.actor.name})
         self._calls = self._calls or self._make_calls()
         result, given = await self._calls.answer(call.verb, call.arguments, tuple(secrets), actor)
-        for frame_bytes in pack_whole(Answer(result=result.model_dump_json()), given):
+        told = result.model_dump_json().encode()
+        for frame_bytes in pack_whole(Answer(result=len(told)), told + given):
             writer.write(frame_bytes)
             await writer.drain()
 

@@ -102,7 +102,7 @@ def call(
 
 
 def _answer(connection: socket.socket, model: type[R]) -> tuple[R, bytes]:
-    decoder, body, result = wire.Decoder(), bytearray(), ""
+    decoder, body, result = wire.Decoder(), bytearray(), 0
     while data := connection.recv(_CHUNK):
         try:
             for header, piece in decoder.feed(data):
@@ -115,7 +115,7 @@ def _answer(connection: socket.socket, model: type[R]) -> tuple[R, bytes]:
                 if isinstance(frame, Answer):
                     result = frame.result
                 if not frame.more:
-                    return model.model_validate_json(result), bytes(body)
+                    return model.model_validate_json(bytes(body[:result])), bytes(body[result:])
         except (wire.FrameError, ValidationError) as error:
             raise HostGone("The host speaks another version.", hint="End it and try again.") from error
     raise HostGone("The host went before it answered.", hint="Look whether it was done, then repeat.")

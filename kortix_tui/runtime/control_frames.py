@@ -91,10 +91,15 @@ class Part(Frame):
 
 
 class Answer(Frame):
-    """What a call gave: the JSON of its model, and a body that may go on in `Part` frames."""
+    """What a call gave: a body that may go on in `Part` frames.
+
+    Attributes:
+        result: So many bytes at the beginning of the body are the JSON of its model: it may be longer than a frame.
+        more: Whether `Part` frames follow.
+    """
 
     type: Literal["answer"] = "answer"
-    result: str
+    result: int = Field(ge=0, le=MAX_CALL)
     more: bool = False
 
 

@@ -59,6 +59,7 @@ class Custody:
         self._settled = asyncio.Event()
         self._writing = asyncio.Lock()
         self._redactor = Redactor.none()
+        self._behind = False
         self._wrong = 0
         self._again_at = 0.0
         self._used_at = time.monotonic()
@@ -232,9 +233,6 @@ class Custody:
             WrongKey: It opens no slot; the next try has to wait, longer each time.
             VaultTampered: The file is not what was written, or older than what was seen.
         """
-        wait = self._again_at - time.monotonic()
-        if typed and wait > 0:
-            raise WrongKey(f"Wait {wait:.0f} s before the next try.", hint="The wait doubles with each wrong key.")
         from kortix_tui.vault.errors import RolledBack
         from kortix_tui.vault.memory import harden
         from kortix_tui.vault.vault import Vault, check_generation
@@ -244,6 +242,10 @@ class Custody:
             vault = self._vault
             if vault is not None and vault.unlocked:
                 return
+            # Here, and not before: of many tries at once each must see that the one before it was wrong.
+            wait = self._again_at - time.monotonic()
+            if typed and wait > 0:
+                raise WrongKey(f"Wait {wait:.0f} s before the next try.", hint="The wait doubles with each wrong key.")
             if vault is None or self._state is not VaultState.LOCKED:
                 vault = await asyncio.to_thread(Vault.load, self.context.home.vault)
             seen = vault_row(self.context.store)
@@ -272,27 +274,31 @@ class Custody:
     async def _take(self, vault: Vault, actor: Actor, event: str, **detail: Any) -> None:
         """Work with an open vault from now on: bring the index in step, find values in texts."""
         metas = vault.metas()
-        changed, gone = differences(secret_rows(self.context.store), metas)
 
         def write(tx: Transaction) -> None:
-            self._note(tx, vault, VaultState.UNLOCKED, None)
             tx.audit(event, scope=f"vault {vault.id}", actor=actor, generation=vault.generation, **detail)
-            for meta in changed:
-                write_secret(tx, meta, SYSTEM)
-                tx.audit(
-                    "secret.reconcile", scope=f"secret {meta.identifier}", actor=SYSTEM, project_id=meta.project,
-                    secret=meta.id, version=meta.version,
-                )  # fmt: skip
-            for row in gone:
-                remove_secret(tx, row.id)
-                tx.audit(
-                    "secret.reconcile", scope=f"secret {row.identifier}", actor=SYSTEM, project_id=row.project_id,
-                    secret=row.id, outcome=Outcome.FAILURE, reason="the vault has no value for it",
-                )  # fmt: skip
+            self._reconcile(tx, vault, metas)
 
         await self.ledger.write(write)
-        self._vault, self._state = vault, VaultState.UNLOCKED
+        self._vault, self._state, self._behind = vault, VaultState.UNLOCKED, False
         await self._learn(vault)
+
+    def _reconcile(self, tx: Transaction, vault: Vault, metas: tuple[RecordMeta, ...]) -> None:
+        """Make the index say what the vault says."""
+        self._note(tx, vault, VaultState.UNLOCKED, None)
+        changed, gone = differences(secret_rows(self.context.store), metas)
+        for meta in changed:
+            write_secret(tx, meta, SYSTEM)
+            tx.audit(
+                "secret.reconcile", scope=f"secret {meta.identifier}", actor=SYSTEM, project_id=meta.project,
+                secret=meta.id, version=meta.version,
+            )  # fmt: skip
+        for row in gone:
+            remove_secret(tx, row.id)
+            tx.audit(
+                "secret.reconcile", scope=f"secret {row.identifier}", actor=SYSTEM, project_id=row.project_id,
+                secret=row.id, outcome=Outcome.FAILURE, reason="the vault has no value for it",
+            )  # fmt: skip
 
     async def adopt(self, vault: Vault, actor: Actor, event: str, **detail: Any) -> None:
         """Work with a vault that was just made or repaired."""
@@ -367,10 +373,31 @@ class Custody:
                 self._note(tx, vault, VaultState.UNLOCKED, None)
                 record(tx, result)
 
-            await self.ledger.write(write_rows)
-            if learn:
-                await self._learn(vault)
+            self._behind = True
+            try:
+                await self.ledger.write(write_rows)
+            finally:
+                if learn:  # also when the index could not be written: the value is in the vault now
+                    await self._learn(vault)
+            self._behind = False
             return result
+
+    async def catch_up(self) -> None:
+        """Bring the index in step where the store could not be written after the vault was; for whoever reads it next.
+
+        Raises:
+            StoreFailed: The store still cannot be written.
+        """
+        if not self._behind:
+            return
+        async with self._writing:
+            vault = self._vault
+            if self._behind and vault is not None and vault.unlocked:
+                with self._watched():
+                    metas = vault.metas()
+                await self.ledger.write(lambda tx: self._reconcile(tx, vault, metas))
+                self._behind = False
+        self._changed()
 
     async def replace(self, work: Callable[[Vault], T], event: str, actor: Actor, **detail: Any) -> T:
         """Change the open vault as a whole: new keys for everything. The values stay what they are."""

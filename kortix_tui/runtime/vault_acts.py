@@ -11,6 +11,7 @@ from kortix_tui.base.ids import new_id
 from kortix_tui.base.words import Exposure
 from kortix_tui.runtime import vault_keys
 from kortix_tui.runtime.custody import Custody
+from kortix_tui.runtime.retiring import forget_retired, retire
 from kortix_tui.runtime.secret_views import ImportReport, VaultCheck
 from kortix_tui.runtime.vault_calls import (
     AddSlot,
@@ -26,10 +27,10 @@ from kortix_tui.runtime.vault_calls import (
 from kortix_tui.runtime.vault_index import secret_rows, vault_row, write_secret
 from kortix_tui.store.audit import Actor
 from kortix_tui.store.database import Transaction
-from kortix_tui.vault import backup, recovery
+from kortix_tui.vault import backup, recovery, rules
 from kortix_tui.vault.draft import Draft
 from kortix_tui.vault.records import SHARED, RecordMeta, personal
-from kortix_tui.vault.repair import repair
+from kortix_tui.vault.repair import Known, repair
 from kortix_tui.vault.secret import Secret
 from kortix_tui.vault.slots import SlotKey, SlotType
 from kortix_tui.vault.vault import Vault
@@ -163,18 +164,15 @@ class VaultActs:
         """Make a damaged or rolled-back vault usable; needs a key and the recovery key."""
         typed, paper = secrets
         seen = vault_row(self._custody.context.store)
-        above = seen.generation if seen else 0
+        known = Known(seen.generation, seen.mac, seen.vault_id) if seen else Known()
 
         def mend() -> Vault:
             key = self._any_key(typed)
             rescue = SlotKey(SlotType.RECOVERY, recovery.parse(paper.decode("utf-8", "replace")))
-            if wanted.accept_generation is not None:
-                found = Vault.load(self._path).generation
-                if found != wanted.accept_generation:
-                    raise InvalidInput(
-                        f"The file has generation {found}, not {wanted.accept_generation}.", hint="Look again."
-                    )
-            repair(self._path, key, rescue, from_previous=wanted.from_previous, above=above)
+            repair(
+                self._path, key, rescue, from_previous=wanted.from_previous, known=known,
+                accept=wanted.accept_generation,
+            )  # fmt: skip
             vault = Vault.load(self._path)
             vault.unlock(key)
             return vault
@@ -236,7 +234,7 @@ class VaultActs:
         known = {(row.project_id, row.owner, row.identifier.lower()): row for row in secret_rows(store)}
         mine = self._custody.context.actor.name
         created, changed, skipped = list[str](), list[str](), list[str]()
-        todo: list[tuple[RecordMeta, Secret]] = []
+        todo = dict[tuple[str, str, str], tuple[RecordMeta, Secret]]()
         now = self._custody.context.clock.now()
         for entry in entries:
             meta = entry.meta
@@ -246,9 +244,19 @@ class VaultActs:
                 continue
             owner = meta.owner if meta.scope == SHARED else mine
             scope = SHARED if meta.scope == SHARED else personal(mine)
-            row = known.get((project, owner, meta.identifier.lower()))
+            place = (project, owner, meta.identifier.lower())
+            row = known.get(place)
             if row is not None and not wanted.overwrite:
                 skipped.append(f"{meta.identifier}: it is here already; give --overwrite")
+                continue
+            if place in todo:
+                skipped.append(f"{meta.identifier}: the file has another one for the same place, which was taken")
+                continue
+            try:
+                rules.check_name(meta.name)
+                rules.check_value(entry.value.use("check its shape"), meta.exposure)
+            except InvalidInput as error:
+                skipped.append(f"{meta.identifier}: {error.message}")
                 continue
             (changed if row else created).append(meta.identifier)
             fresh = meta.model_copy(
@@ -257,16 +265,19 @@ class VaultActs:
                     "version": row.version + 1 if row else 1, "created": now, "retired": False,
                 }
             )  # fmt: skip
-            todo.append((fresh, entry.value))
+            todo[place] = fresh, entry.value
 
         def put_all(draft: Draft) -> None:
-            for meta, value in todo:
+            for meta, value in todo.values():
+                if meta.version > 1:
+                    retire(draft, store, meta.id)
                 draft.put(meta, value)
+            forget_retired(draft, store)
 
         if todo:
             await self._custody.change(
                 put_all,
-                lambda tx, _: self._imported(tx, [meta for meta, _ in todo], actor),
+                lambda tx, _: self._imported(tx, [meta for meta, _ in todo.values()], actor),
             )
         return ImportReport(created=tuple(created), changed=tuple(changed), skipped=tuple(skipped))
 

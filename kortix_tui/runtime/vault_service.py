@@ -47,6 +47,8 @@ Given = tuple[BaseModel, bytes]
 Answer = Callable[[Any, Secrets, Actor], Awaitable[Given]]
 QUIET: Final = (Redact, AuditAnchorCall, VerifyVault)
 """Reads: a refusal of them is nothing that the record must tell."""
+SECRETS: Final = (SetSecret, UnsetSecret, ShareSecret, ExposeSecret, ProvideSecret, ImportVault)
+"""What looks at the index before it changes the vault: one at a time, or the second acts on what is past."""
 
 
 class VaultService:
@@ -54,6 +56,7 @@ class VaultService:
 
     def __init__(self, custody: Custody) -> None:
         self._custody = custody
+        self._one_by_one = asyncio.Lock()
         self._keys = VaultKeys(custody.context)
         vault, secrets = VaultActs(custody), SecretActs(custody)
         self._verbs: dict[str, tuple[type[VaultCall], int, Answer]] = {}
@@ -98,7 +101,11 @@ class VaultService:
             raise InvalidInput(f"{'.'.join(str(step) for step in fault['loc'])}: {fault['msg']}.") from None
         await self._custody.settled()
         try:
-            return await act(call, secrets, actor)
+            if kind not in SECRETS:
+                return await act(call, secrets, actor)
+            async with self._one_by_one:
+                await self._custody.catch_up()
+                return await act(call, secrets, actor)
         except VaultFailed as error:
             # A wrong key is in the record already; what else the vault refuses belongs there too.
             if kind not in (*QUIET, UnlockVault):

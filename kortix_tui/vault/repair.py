@@ -18,7 +18,7 @@ from pydantic import TypeAdapter
 from kortix_tui.base.errors import VaultFailed, VaultTampered
 from kortix_tui.base.text import visible_line
 from kortix_tui.vault.cipher import MAC_BYTES
-from kortix_tui.vault.errors import Corrupt, corrupt, tampered
+from kortix_tui.vault.errors import Corrupt, RolledBack, corrupt, tampered
 from kortix_tui.vault.keys import RootKeys, WrappedKey, open_with
 from kortix_tui.vault.layout import (
     HEAD_BYTES,
@@ -83,23 +83,43 @@ class RepairReport:
     copy: Path
 
 
+@dataclass(frozen=True)
+class Known:
+    """The newest file that was seen: its generation (0 for none), MAC in hex or its first characters, and vault id."""
+
+    generation: int = 0
+    mac: str = ""
+    id: str | None = None
+
+
+_NOTHING: Final = Known()
+
+
 def repair(
-    path: Path, slot: SlotKey, recovery: SlotKey, *, from_previous: bool = False, above: int = 0
+    path: Path,
+    slot: SlotKey,
+    recovery: SlotKey,
+    *,
+    from_previous: bool = False,
+    known: Known = _NOTHING,
+    accept: int | None = None,
 ) -> RepairReport:
     """Write a new generation of the parts that are still what they were. The file that is found is kept beside it.
 
-    Also accepts a whole but older file, which the rollback check refuses.
+    A whole file that the rollback check refuses becomes the newest one, when a person accepts exactly it.
 
     Args:
         path: The vault.
         slot: Any key but the recovery key.
         recovery: The recovery key.
         from_previous: Take the previous generation; a person must have seen how old it is.
-        above: The highest generation that was seen; the new one is higher.
+        known: What was seen; the new generation is higher.
+        accept: The generation of a whole file that is not the one that was seen.
 
     Raises:
         WrongKey: One of the keys opens nothing.
         Corrupt: Nothing of the file can be read; the previous generation may be better.
+        RolledBack: The file is whole, but not the one that was seen, and was not accepted.
         VaultFailed: The keys are not of the right kinds, or the vault needs no repair.
     """
     if recovery.type is not SlotType.RECOVERY or slot.type is SlotType.RECOVERY:
@@ -118,9 +138,9 @@ def repair(
                 raise tampered("its slots lead to different keys")
             keys.personal.update(second.personal)
             whole = _is_whole(data, keys)
-            if whole and not from_previous and found.generation > above:
-                raise VaultFailed("The vault is whole; there is nothing to repair.", hint="Run `kortix vault verify`.")
-            claims = (found.generation, above, _claimed_generation(place) if from_previous else 0)
+            if whole and not from_previous:
+                _check_accepted(found, data[-MAC_BYTES:].hex(), known, accept)
+            claims = (found.generation, known.generation, _claimed_generation(place) if from_previous else 0)
             header = found.header(keys, 1 + max(claims), {opened.id, also.id}, keep_anchor=whole)
             recs, unchecked, lost = found.records(header, keys)
             stamp = place.replace(encode(Body(header, recs), keys.file_key), Previous.SET_ASIDE)
@@ -209,6 +229,20 @@ class _Salvage:
             except VaultTampered:
                 return False
         return True
+
+
+def _check_accepted(found: _Salvage, mac: str, known: Known, accept: int | None) -> None:
+    """Refuse a whole file that needs no repair, and an old one that nobody says is meant."""
+    newer = found.generation > known.generation or (found.generation == known.generation and mac.startswith(known.mac))
+    if newer and found.id == (known.id or found.id):
+        raise VaultFailed("The vault is whole; there is nothing to repair.", hint="Run `kortix vault verify`.")
+    if accept != found.generation:
+        raise RolledBack(
+            f"The file is whole, of generation {found.generation}, and not the one that was seen last, of generation "
+            f"{known.generation}.",
+            hint=f"To accept it, and lose what came after it: kortix vault repair "
+            f"--accept-generation {found.generation}",
+        )
 
 
 def _is_whole(data: bytes, keys: RootKeys) -> bool:

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from kortix_tui.base.errors import (
     InvalidInput,
     KortixError,
     NotFound,
+    StoreFailed,
     VaultFailed,
     VaultLocked,
     VaultMissing,
@@ -33,9 +35,14 @@ from kortix_tui.runtime.context import operator_actor
 from kortix_tui.runtime.control_frames import Call, FromHost, Part, Rejected, pack, short_path
 from kortix_tui.runtime.facade import Runtime
 from kortix_tui.runtime.inbox import ItemKind
+from kortix_tui.runtime.ledger import Ledger
 from kortix_tui.runtime.vault_calls import SetSecret, SlotWish
 from kortix_tui.store import audit
 from kortix_tui.store.audit import SYSTEM
+from kortix_tui.store.database import Transaction
+from kortix_tui.vault import backup
+from kortix_tui.vault.backup import BackupEntry
+from kortix_tui.vault.records import PROJECT, SHARED, RecordMeta
 from kortix_tui.vault.secret import Secret
 
 Make = Callable[..., Vaulted]
@@ -117,6 +124,24 @@ def test_wrong_keys_are_recorded_and_slow_down(make: Make) -> None:
 
     wait_for(opened)
     assert "vault.unlock denied" in desk.events("vault.unlock")
+
+
+def test_many_guesses_at_once_are_no_more_than_one(make: Make) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    desk = make(quiet=False)
+    desk.runtime.vault.lock()
+
+    def guess(number: int) -> str:
+        with pytest.raises(WrongKey) as caught:
+            desk.runtime.vault.unlock("passphrase", secret=Secret(f"guess {number}".encode()))
+        return str(caught.value)
+
+    with ThreadPoolExecutor(8) as pool:
+        told = list(pool.map(guess, range(8)))
+    tried = [text for text in told if "before the next try" not in text]
+    assert 1 <= len(tried) < 8
+    assert len([event for event in desk.events("vault.unlock") if event.endswith("denied")]) == len(tried)
 
 
 def test_the_passphrase_changes_only_with_the_present_one(make: Make) -> None:
@@ -300,6 +325,19 @@ def test_an_old_value_is_found_as_long_as_a_sandbox_may_print_it(desk: Vaulted) 
     assert not desk.redacts(VALUE)
 
 
+def test_an_import_over_a_secret_keeps_finding_what_sandboxes_may_print(desk: Vaulted) -> None:
+    secret = desk.store()
+    data = desk.runtime.vault.export(passphrase=Secret(b"on a stick"))
+    desk.runtime.secrets.rotate(desk.project, "STRIPE_API_KEY", Secret(NEWER))
+    desk.runtime.stop_hosting()
+    session = desk.start("true")
+    _delivered(desk, session.id, secret, 2)
+    desk.runtime.start_hosting()
+    report = desk.runtime.vault.import_(data, Secret(b"on a stick"), overwrite=True)
+    assert report.changed == ("STRIPE_API_KEY",)
+    assert desk.redacts(VALUE) and desk.redacts(NEWER)
+
+
 # Other processes, and deaths
 
 
@@ -424,8 +462,10 @@ def test_an_older_file_is_refused_until_a_person_accepts_it(desk: Vaulted) -> No
     with pytest.raises(VaultTampered):
         desk.runtime.vault.unlock()
     assert desk.recovery is not None
-    with pytest.raises(InvalidInput, match="generation"):
-        desk.runtime.vault.repair(passphrase=None, recovery=Secret(desk.recovery.encode()), accept_generation=99)
+    for guess in (None, 99):
+        with pytest.raises(VaultTampered, match="not the one that was seen last"):
+            desk.runtime.vault.repair(passphrase=None, recovery=Secret(desk.recovery.encode()), accept_generation=guess)
+    assert state(desk) is VaultState.ROLLED_BACK
     generation = desk.runtime.vault.status().generation
     status = desk.runtime.vault.repair(
         passphrase=None, recovery=Secret(desk.recovery.encode()), accept_generation=generation
@@ -562,6 +602,68 @@ def test_two_writers_at_once_lose_nothing(desk: Vaulted) -> None:
         list(pool.map(lambda n: desk.store(f"TOKEN_{n}", VALUE + str(n).encode()), range(24)))
     assert len(desk.runtime.secrets.list()) == 24
     assert desk.runtime.vault.verify().records == 24
+
+
+def test_the_same_secret_set_many_times_at_once_gets_a_version_each_time(desk: Vaulted) -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda n: desk.store("TOKEN", VALUE + str(n).encode()), range(24)))
+    assert [view.version for view in desk.runtime.secrets.list()] == [24]
+
+
+def test_a_backup_with_what_cannot_be_a_secret_gives_the_rest(desk: Vaulted) -> None:
+    made = {"project": "prj_elsewhere", "identifier": "GOOD", "name": "GOOD", "scope": SHARED, "owner": PROJECT,
+            "exposure": Exposure.ENVIRONMENT, "version": 3, "created": datetime(2026, 1, 2, tzinfo=UTC)}  # fmt: skip
+    entries = [
+        BackupEntry(RecordMeta.model_validate(made | {"id": f"sec_{number}"} | change), Secret(value))
+        for number, (change, value) in enumerate((
+            ({}, VALUE),
+            ({"project": "prj_third", "identifier": "good"}, NEWER),  # the same, once both are in one project
+            ({"identifier": "loader", "name": "LD_PRELOAD"}, VALUE),
+            ({"identifier": "weak", "name": "WEAK"}, b"aaaaaaaaaaaa"),
+        ))
+    ]  # fmt: skip
+    data = backup.export(entries, at=datetime(2026, 1, 2, tzinfo=UTC), passphrase=Secret(b"on a stick"))
+    report = desk.runtime.vault.import_(data, Secret(b"on a stick"), project_id=desk.project.id)
+    assert report.created == ("GOOD",) and len(report.skipped) == 3
+    assert desk.redacts(VALUE) and not desk.redacts(NEWER)
+
+
+def test_a_long_answer_arrives_whole(desk: Vaulted) -> None:
+    many = [
+        BackupEntry(
+            RecordMeta(
+                id=f"sec_{number}", project="prj_elsewhere", identifier=f"{'x' * 120}{number:05}", name="TOKEN",
+                scope=SHARED, owner=PROJECT, exposure=Exposure.CONNECTOR, version=1,
+                created=datetime(2026, 1, 2, tzinfo=UTC),
+            ),
+            Secret(VALUE),
+        )
+        for number in range(7000)
+    ]  # fmt: skip
+    data = backup.export(many, at=datetime(2026, 1, 2, tzinfo=UTC), passphrase=Secret(b"on a stick"))
+    assert len(desk.runtime.vault.import_(data, Secret(b"on a stick")).skipped) == 7000
+
+
+def test_a_store_that_cannot_be_written_leaves_no_index_behind(desk: Vaulted, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The vault has the value already: it must be found in texts, and the next act must see it."""
+    real, full = Ledger.write, [True]
+
+    async def write(ledger: Ledger, change: Callable[[Transaction], object]) -> object:
+        if full:
+            raise StoreFailed("The disk is full.")
+        return await real(ledger, change)
+
+    monkeypatch.setattr(Ledger, "write", write)
+    with pytest.raises(StoreFailed):
+        desk.store()
+    assert desk.redacts(VALUE) and desk.runtime.secrets.list() == []
+    full.clear()
+    desk.store(value=NEWER)
+    assert {view.identifier: view.version for view in desk.runtime.secrets.list()} == {"STRIPE_API_KEY": 2}
+    assert "secret.reconcile" in desk.events("secret.")
+    assert desk.runtime.vault.verify().records == 1
 
 
 def test_an_export_comes_back_in_another_home(desk: Vaulted, short_folder: Path) -> None:

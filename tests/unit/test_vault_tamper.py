@@ -30,7 +30,7 @@ from strongbox import (
 from kortix_tui.base.errors import VaultFailed, VaultTampered, WrongKey
 from kortix_tui.vault.errors import Corrupt, RolledBack
 from kortix_tui.vault.layout import MAX_FILE_BYTES, AuditAnchor
-from kortix_tui.vault.repair import repair
+from kortix_tui.vault.repair import Known, repair
 from kortix_tui.vault.secret import Secret
 from kortix_tui.vault.slots import NewSlot, SlotKey, SlotType
 from kortix_tui.vault.vault import Vault, check_generation
@@ -356,7 +356,7 @@ def test_a_damaged_slot_closes_the_vault_until_it_is_repaired(three: Vault, path
     assert outcome(path, BOB) == "WrongKey"
     for key in (ALICE, RECOVERY):
         assert outcome(path, key) == "VaultTampered"
-    report = repair(path, ALICE, RECOVERY, above=three.generation + 7)
+    report = repair(path, ALICE, RECOVERY, known=Known(three.generation + 7))
     assert report.generation == three.generation + 8 and report.slots_lost == 1 and not report.anchor_kept
     assert {m.id for m in report.kept} == {"sec_1", "sec_3"} and report.unchecked == ("sec_2",) and not report.lost
     assert report.copy.read_bytes() == damaged and path.with_name("vault.kxv.prev").exists()
@@ -428,7 +428,7 @@ def test_the_previous_generation_is_taken_only_when_it_is_asked_for(three: Vault
     path.write_bytes(path.read_bytes()[:100])
     with pytest.raises(Corrupt):
         repair(path, ALICE, RECOVERY)
-    report = repair(path, ALICE, RECOVERY, from_previous=True, above=newest)
+    report = repair(path, ALICE, RECOVERY, from_previous=True, known=Known(newest))
     assert report.generation == newest + 1 and report.anchor_kept
     assert {m.id for m in report.kept} == {"sec_1"}
     assert report.copy.read_bytes()[:100] == report.copy.read_bytes()
@@ -446,17 +446,32 @@ def test_an_older_file_is_accepted_with_the_recovery_key_only(three: Vault, path
     put(three, meta(3, version=2), b"rotated")
     seen = three.generation
     path.write_bytes(old)
-    report = repair(path, ALICE, RECOVERY, above=seen)
+    known = Known(seen, three.mac, three.id)
+    for guess in (None, 1, seen):
+        with pytest.raises(RolledBack, match=f"of generation {seen}"):
+            repair(path, ALICE, RECOVERY, known=known, accept=guess)
+    assert path.read_bytes() == old and not path.with_name("vault.kxv.damaged").exists()
+    report = repair(path, ALICE, RECOVERY, known=known, accept=seen - 1)
     assert report.generation == seen + 1 and report.anchor_kept and not report.lost and report.slots_lost == 0
     again = reopened(path, ALICE)
     check_generation(again, seen, three.mac)
     assert value(again, "sec_3") == b"third value"
 
 
+def test_a_whole_file_is_not_written_anew(three: Vault, path: Path) -> None:
+    for known in (Known(), Known(three.generation, three.mac[:16], three.id), Known(three.generation - 1)):
+        with pytest.raises(VaultFailed, match="whole"):
+            repair(path, ALICE, RECOVERY, known=known, accept=three.generation)
+    with pytest.raises(RolledBack):
+        repair(path, ALICE, RECOVERY, known=Known(three.generation, "00" * 16, three.id))
+    with pytest.raises(RolledBack):
+        repair(path, ALICE, RECOVERY, known=Known(1, three.mac, "0" * 32))
+
+
 def test_a_damaged_file_that_claims_a_huge_generation_does_not_end_the_vault(three: Vault, path: Path) -> None:
     body = body_of(path)
     body["gen"] = 2**53 - 1
     write_body(path, body)
-    report = repair(path, ALICE, RECOVERY, above=12)
+    report = repair(path, ALICE, RECOVERY, known=Known(12))
     assert report.generation == 13
     put(reopened(path, ALICE), meta(4), b"goes on")
