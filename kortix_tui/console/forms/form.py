@@ -127,7 +127,7 @@ class Form(Dialog[None]):
 
     def _taking(self) -> list[Widget]:
         """The fields that take text now, from above."""
-        return [field for field in self.query("*") if field.focusable and isinstance(field, Input | MaskedEntry)]
+        return [field for field in self.focus_chain if isinstance(field, Input | MaskedEntry)]
 
     def submit(self) -> None:
         """Send, unless something is missing or on its way already."""

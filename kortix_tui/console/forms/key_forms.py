@@ -221,7 +221,8 @@ class RepairForm(Form):
         yield plain(f"It is {status.state.value}. {visible_line(status.reason or '')}".strip())
         yield plain("")
         yield chosen("Start from", [self._THIS, self._PREVIOUS], id="start")
-        yield plain(status.previous or "There is no previous file.", classes="meaning")
+        before = f"The previous file: {status.previous}." if status.previous else "There is no previous file."
+        yield plain(before, classes="meaning")
         clock = self.console.clock.monotonic
         yield MaskedEntry("Recovery key", hint="from paper; case and dashes do not matter", clock=clock, id="recovery")
         yield MaskedEntry("Passphrase", hint="empty: key file or keyring", clock=clock, id="present")

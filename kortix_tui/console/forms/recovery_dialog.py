@@ -9,6 +9,7 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
+from textual.selection import Selection
 from textual.widgets import Input, Static
 
 from kortix_tui.console.widgets.dialog import Dialog, heading, plain
@@ -20,6 +21,9 @@ class _Paper(Static):
     """The key itself: to be written down, not copied. A clipboard would keep it, and pass it on."""
 
     ALLOW_SELECT = False
+
+    def get_selection(self, selection: Selection) -> None:
+        """Nothing can be selected."""
 
 
 class _LastGroup(Input):

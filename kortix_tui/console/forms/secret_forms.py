@@ -18,6 +18,7 @@ from kortix_tui.console.forms.form import Act, Form, Incomplete, chosen, line
 from kortix_tui.console.widgets.choice_field import ChoiceField
 from kortix_tui.console.widgets.dialog import plain
 from kortix_tui.console.widgets.masked_entry import MaskedEntry
+from kortix_tui.runtime.secret_words import MEANING
 
 if TYPE_CHECKING:
     from kortix_tui.console.app import KortixApp
@@ -182,7 +183,8 @@ class ProvideForm(Form):
         ]
         yield Static(self.facts(pairs), id="facts", markup=False)
         yield plain("")
-        yield ExposureField(present=Placement(request.exposure))
+        meaning = f"{request.exposure.value}: {MEANING[request.exposure]}; a secret that is there stays as it is"
+        yield ExposureField(usual=("as it asks", meaning), egress=False)
         yield chosen("Owner", [PROJECTS, MINE], id="owner")
         yield MaskedEntry("Value", lines=True, clock=self.console.clock.monotonic, id="value")
 

@@ -48,15 +48,14 @@ def secret_page(secret: SecretView, detail: SecretDetail | None, now: datetime, 
     lines = field("exposure", says, width, role)
     if secret.hosts:
         lines += field("hosts", ", ".join(visible_line(host) for host in secret.hosts), width)
-    lines += field("variable", f"{secret.name} of {secret.project}", width)
-    whose = "the project" if secret.owner == "project" else f"{visible_line(secret.owner)}: sessions of their own only"
-    lines += field("owner", whose, width)
+    whose = "the project" if secret.owner == "project" else f"{visible_line(secret.owner)}, for own sessions only"
+    lines += field("variable", f"{secret.name} of {secret.project}; owner: {whose}", width)
     rotated = f"version {secret.version}, {age(secret.rotated_at, now)} old"
     lines += field(
         "value", f"{rotated}; last used {f'{age(secret.used_at, now)} ago' if secret.used_at else 'never'}", width
     )
     if secret.plain_at is not None:
-        plain = f"! was in a sandbox as plain text since its last rotation, first {age(secret.plain_at, now)} ago"
+        plain = f"! was in a sandbox as plain text since its last rotation, {age(secret.plain_at, now)} ago"
         lines += field("in plain", plain, width, "warning")
     lines += [[], *_reach(secret, detail), [], *_holders(secret.held_by, now), [], *_tighter(secret, width)]
     return lines
@@ -149,8 +148,6 @@ def vault_page(status: VaultStatus, now: datetime, width: int) -> Lines:
     if status.previous:
         lines += field("before it", visible_line(status.previous), width)
     lines += field("secrets", str(status.secrets), width)
-    if status.keyring:
-        lines += field("keyring", visible_line(status.keyring), width)
     if status.waiting:
         lines += field("wait for it", ", ".join(status.waiting), width, "state.waiting")
     lines += [[], _heading("What opens it")]

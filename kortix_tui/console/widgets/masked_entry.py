@@ -13,6 +13,7 @@ from typing import Final
 
 from textual import events
 from textual.message import Message
+from textual.selection import Selection
 
 from kortix_tui.console.widgets.bar import Bar, Part
 from kortix_tui.console.widgets.dialog import GUARD_SECONDS
@@ -139,7 +140,7 @@ class MaskedEntry(Bar, can_focus=True):
         # What counts is when it was typed, not when a busy console came to it.
         if min(self._clock(), event.time) >= self._seen_at:
             return False
-        self._refuse("typed before this was shown: press ctrl+u, then begin again")
+        self._refuse("typed before this was shown: ctrl+u begins again")
         self.refresh()
         return True
 
@@ -147,13 +148,13 @@ class MaskedEntry(Bar, can_focus=True):
         if self._fault:
             return
         if not self._lines and "\n" in text.removesuffix("\n"):
-            self._refuse("this has one line only: press ctrl+u, then begin again")
+            self._refuse("this has one line only: ctrl+u begins again")
         elif _REPLACEMENT in text:
-            self._refuse("this is not text (UTF-8): press ctrl+u, then begin again")
+            self._refuse("this is not text (UTF-8): ctrl+u begins again")
         else:
             self._buffer += text.encode("utf-8", "surrogateescape")
             if len(self._buffer) > MAX_BYTES:
-                self._refuse(f"more than {MAX_BYTES >> 10} KiB: press ctrl+u, then begin again")
+                self._refuse(f"more than {MAX_BYTES >> 10} KiB: ctrl+u begins again")
         self.refresh()
 
     def _refuse(self, fault: str) -> None:
@@ -168,6 +169,9 @@ class MaskedEntry(Bar, can_focus=True):
         self.refresh()
 
     # Painting.
+
+    def get_selection(self, selection: Selection) -> None:
+        """Nothing can be selected."""
 
     def on_focus(self) -> None:
         """Show where typing goes."""
