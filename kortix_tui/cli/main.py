@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 NOUNS = {
     "demo": ("demo", "see a prompt become a merged change on a sample project"),
-    "setup": ("setup", "find or install Docker, build the default image"),
+    "setup": ("setup", "find or install Docker, build the default image, make the vault"),
     "doctor": ("setup", "check the engine, git, the home and a real sandbox"),
     "init": ("scaffold", "write a starter project with a kortix.yaml"),
     "validate": ("scaffold", "find every fault in a kortix.yaml"),
@@ -179,10 +179,11 @@ def _refuse_unknown(word: str) -> NoReturn:
 
 def _tell(error: KortixError) -> None:
     from kortix_tui.base.text import visible
+    from kortix_tui.cli.output import note, wrapped
 
-    sys.stderr.write(f"kortix: {visible(error.message)}\n")
+    note(error.message)
     if error.hint:
-        sys.stderr.write(f"  {visible(error.hint)}\n")
+        sys.stderr.write(f"  {wrapped(visible(error.hint), indent=2, stream=sys.stderr)}\n")
 
 
 if __name__ == "__main__":

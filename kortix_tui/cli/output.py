@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any, Protocol, TextIO
@@ -12,6 +13,10 @@ from kortix_tui.base.text import visible, visible_line
 from kortix_tui.cli.cells import Column, layout
 
 BOLD, DIM, RED, GREEN, YELLOW, CYAN = "1", "2", "31", "32", "33", "36"
+_TO_COPY = re.compile(r"`[^`\n]+`|(?:(?<=: )|(?<=\())kortix (?:(?! — |; |, or |\)|\. |\.$).)+")
+"""Commands in prose. No line end is put into one: half a command would be copied, and run."""
+_KEPT_SPACE = "\ue000"
+"""Stands for a space in a command while lines are broken; text that is shown never has it (`visible` replaces it)."""
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:
@@ -43,8 +48,8 @@ def say(text: str = "") -> None:
 
 
 def note(text: str) -> None:
-    """A line for the person beside the result."""
-    sys.stderr.write(f"kortix: {visible(text)}\n")
+    """Words for the person beside the result."""
+    sys.stderr.write(f"{wrapped(f'kortix: {visible(text)}', indent=0, stream=sys.stderr)}\n")
     sys.stderr.flush()
 
 
@@ -76,25 +81,38 @@ def say_fields(fields: Sequence[tuple[str, str]]) -> None:
     shown = [(name, visible_line(value)) for name, value in fields if value]
     width = max((len(name) for name, _ in shown), default=0)
     for name, value in shown:
-        say(f"{paint(name.ljust(width), DIM)}  {value}")
+        say(f"{paint(name.ljust(width), DIM)}  {wrapped(value, indent=width + 2)}")
 
 
-def wrapped(text: str, *, indent: int) -> str:
-    """Prose for standard output that begins after `indent` cells, broken between words where that is a terminal."""
-    if not sys.stdout.isatty():
+def say_prose(text: str, *, indent: int = 0) -> None:
+    """A paragraph of the result. The text must be safe already."""
+    say(" " * indent + wrapped(text, indent=indent))
+
+
+def wrapped(text: str, *, indent: int, stream: TextIO | None = None) -> str:
+    """Safe prose that begins after `indent` cells, broken between words where the stream is a terminal.
+
+    Commands (in backquotes, or `kortix …` after a colon or a parenthesis) stay on one line, so that they can be copied.
+    """
+    stream = stream or sys.stdout
+    if not stream.isatty():
         return text
     import textwrap
 
-    space = " " * indent
-    lines = textwrap.wrap(text, columns_of_terminal(), initial_indent=space, subsequent_indent=space,
-                          break_long_words=False, break_on_hyphens=False)  # fmt: skip
-    return "\n".join(lines).removeprefix(space)
+    space, width = " " * indent, columns_of_terminal(stream)
+    lines = list[str]()
+    for line in text.split("\n"):
+        kept = _TO_COPY.sub(lambda command: command.group().replace(" ", _KEPT_SPACE), line)
+        broken = textwrap.wrap(kept, width, initial_indent=space, subsequent_indent=space, break_long_words=False,
+                               break_on_hyphens=False)  # fmt: skip
+        lines.extend(broken or [""])
+    return "\n".join(lines).removeprefix(space).replace(_KEPT_SPACE, " ")
 
 
-def columns_of_terminal() -> int:
-    """How many cells a line of standard output has."""
+def columns_of_terminal(stream: TextIO | None = None) -> int:
+    """How many cells a line of the stream (standard output by default) has."""
     try:
-        return max(20, os.get_terminal_size(sys.stdout.fileno()).columns)
+        return max(20, os.get_terminal_size((stream or sys.stdout).fileno()).columns)
     except OSError:
         return 80
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kortix_tui.base.errors import Refused
 from kortix_tui.base.text import visible, visible_line
-from kortix_tui.cli.output import ask, at_terminal, note, paint, say, say_json, status_style, wrapped
+from kortix_tui.cli.output import ask, at_terminal, note, paint, say, say_json, say_prose, status_style, wrapped
 from kortix_tui.cli.parsing import Parser, add_json, add_yes, show_examples
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ def add_doctor(parser: Parser) -> None:
 
 def _setup(arguments: argparse.Namespace) -> None:
     ready = ensure_ready(yes=arguments.yes)
-    ensure_vault(yes=arguments.yes)
-    did = ", ".join(ready.did) or "nothing was missing"
+    made = ensure_vault(yes=arguments.yes)
+    did = ", ".join([*ready.did, *(["made the vault"] if made else [])]) or "nothing was missing"
     say(f"Ready: {visible_line(did)}.")
     if ready.engine is not None:
         for warning in ready.engine.warnings:
@@ -79,11 +79,14 @@ def ensure_ready(*, yes: bool) -> Ready:
     return ready
 
 
-def ensure_vault(*, yes: bool) -> None:
+def ensure_vault(*, yes: bool) -> bool:
     """Make a vault where there is none: without a question where this machine has a keyring, else as the person says.
 
     Args:
         yes: Ask nobody; without a keyring, a key file opens it.
+
+    Returns:
+        Whether one was made.
     """
     from kortix_tui.cli.opening import acting
     from kortix_tui.cli.unseen import can_ask
@@ -91,12 +94,13 @@ def ensure_vault(*, yes: bool) -> None:
 
     with acting() as runtime:
         if runtime.vault.status().vault_id is not None:
-            return
+            return False
         keys = silent_keys() if yes or not can_ask() else choose_keys(later=True)
         if keys is None:
             note("There is no vault for secrets yet. Later: kortix vault init")
-            return
+            return False
         make_vault(runtime, keys)
+    return True
 
 
 def use_new_group() -> None:
@@ -142,5 +146,5 @@ def _doctor(arguments: argparse.Namespace) -> int:
             text = f"{visible_line(check.title)}: {visible(check.message)}{end}"
             say(f"{level}  " + wrapped(text, indent=6))
             if check.fix and check.level != "ok":
-                say(f"      {visible(check.fix)}")
+                say_prose(visible(check.fix), indent=6)
     return exit_status(checks)

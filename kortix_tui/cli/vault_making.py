@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from kortix_tui.base.errors import Refused
 from kortix_tui.base.text import visible
-from kortix_tui.cli.output import BOLD, note, paint, say
+from kortix_tui.cli.output import BOLD, note, paint, say_prose, wrapped
 from kortix_tui.cli.unseen import can_ask, new_passphrase
 
 if TYPE_CHECKING:
@@ -138,12 +138,12 @@ def say_recovery(text: str, *, apart: bool = False) -> None:
         "",
         f"    {text}" if apart else f"    {paint(visible(text), BOLD)}",
         "",
-        "It is shown this once and stored nowhere. Write it down on paper and keep it away from this machine: with it",
+        "It is shown this once and stored nowhere. Write it down on paper and keep it away from this machine: with it "
         "the vault opens when every other key is lost, for whoever has it.",
         "",
     )
     for line in lines:
         if apart:
-            sys.stderr.write(f"{visible(line)}\n")
+            sys.stderr.write(f"{wrapped(visible(line), indent=0, stream=sys.stderr)}\n")
         else:
-            say(line)
+            say_prose(line)
