@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ from kortix_tui.base.errors import InvalidInput, UsageError
 from kortix_tui.base.text import visible, visible_line
 from kortix_tui.base.words import Exposure
 from kortix_tui.cli.opening import acting, reading
-from kortix_tui.cli.output import counted, note, say, say_json
+from kortix_tui.cli.output import counted, note, say, say_json, say_prose
 from kortix_tui.cli.parsing import Parser, Verbs, add_json, add_project
 from kortix_tui.cli.secret_input import add_exposure
 from kortix_tui.cli.vault_access import add_access, with_vault
@@ -118,10 +119,20 @@ def say_import(report: ImportReport, *, dry_run: bool = False) -> None:
     for what, names in (("new", report.created), ("a new version", report.changed)):
         for name in names:
             say(f"{visible_line(name)}: {would}{what}")
-    for line in report.skipped:
-        say(f"skipped {visible(line)}")
+    # One reason is often that of many, and long.
+    for reason, skipped in _by_reason(report.skipped).items():
+        say_prose(f"skipped {visible_line(', '.join(skipped))}: {visible(reason)}")
     done = counted(len(report.created) + len(report.changed), "secret")
     note(f"{done} {'would be stored' if dry_run else 'stored'}, {len(report.skipped)} skipped.")
+
+
+def _by_reason(skipped: Sequence[str]) -> dict[str, list[str]]:
+    """The names of what was skipped, with those of the same reason together."""
+    names = dict[str, list[str]]()
+    for line in skipped:
+        name, _, reason = line.partition(": ")
+        names.setdefault(reason, []).append(name)
+    return names
 
 
 def _say_more(arguments: argparse.Namespace, slug: str) -> None:

@@ -31,7 +31,10 @@ def read_words(words: list[str]) -> list[Wanted]:
 
     Raises:
         UsageError: A word is not `NAME`, `NAME=VALUE` or `NAME=-`, or a name comes twice.
+        InvalidInput: A secret may not have that name.
     """
+    from kortix_tui.runtime.secret_sources import check_name
+
     wanted = list[Wanted]()
     for place, word in enumerate(words, 1):
         name, equals, value = word.partition("=")
@@ -40,6 +43,7 @@ def read_words(words: list[str]) -> list[Wanted]:
                 f"Word {place} after `set` does not begin with the name of an environment variable, such as API_KEY.",
                 hint="Write NAME to be asked, NAME=- for standard input, or NAME=VALUE, in quotes where it has spaces.",
             )
+        check_name(name)
         if equals and not value:
             raise UsageError(f"{name} has no value.", hint=f"To be asked for it: kortix secrets set {name}")
         if name in [one.name for one in wanted]:

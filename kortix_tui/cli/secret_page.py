@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING
 from kortix_tui.base.clock import age
 from kortix_tui.base.text import visible, visible_line
 from kortix_tui.cli.cells import Column
-from kortix_tui.cli.output import BOLD, counted, note, paint, say, say_fields, say_json, say_table, status_style
+from kortix_tui.cli.output import (
+    BOLD,
+    counted,
+    note,
+    paint,
+    say,
+    say_fields,
+    say_json,
+    say_prose,
+    say_table,
+    status_style,
+)
 
 if TYPE_CHECKING:
     from kortix_tui.runtime.secret_views import SecretChange, SecretDetail, SecretView
@@ -68,8 +79,8 @@ def say_secret(detail: SecretDetail) -> None:
         ("version", f"{secret.version}, rotated {age(secret.rotated_at, now)} ago"),
         ("created", f"{age(secret.created_at, now)} ago by {secret.created_by}"),
         ("last used", f"{age(secret.used_at, now)} ago" if secret.used_at else "never"),
-        ("plain text", f"this version has been readable in a sandbox since {age(secret.plain_at, now)} ago; rotate it "
-                       "when that is too long" if secret.plain_at else ""),
+        ("plain text", f"this version has been readable in a sandbox since {age(secret.plain_at, now)} ago, until "
+                       "you rotate it" if secret.plain_at else ""),
     ])  # fmt: skip
     say()
     say(paint("agents", BOLD))
@@ -98,4 +109,4 @@ def say_changes(changes: SecretChange | Sequence[SecretChange], arguments: argpa
         own = "" if secret.owner == "project" else ", only for you"
         say(paint(f"{visible_line(secret.identifier)} of {secret.project}: {what}version {secret.version}{own}.", BOLD))
         for line in change.says:
-            say(f"  {visible(line)}")
+            say_prose(visible(line), indent=2)

@@ -85,7 +85,8 @@ def show(arguments: argparse.Namespace) -> None:
         say_json(request)
         return
     say_request(request)
-    note(f"Type the value unseen: kortix review act {request.id} provide — or: kortix review act {request.id} decline")
+    note(f"Type the value unseen: kortix review act {request.id} provide")
+    note(f"Or say no: kortix review act {request.id} decline")
 
 
 def provide(arguments: argparse.Namespace) -> int:
@@ -107,6 +108,7 @@ def provide(arguments: argparse.Namespace) -> int:
             f"Agent {request.agent} still needs the grant: kortix secrets grant {change.secret.identifier}"
             f" --agent {request.agent} --project {request.project}"
         )
+        note("A grant counts for sessions that start after its merge.")
     return 0
 
 
@@ -123,12 +125,14 @@ def decline(arguments: argparse.Namespace) -> int:
 
 def say_request(request: SecretRequestView) -> None:
     """One request in full: what is asked, by whom, and what giving it would mean."""
+    from kortix_tui.runtime.secret_words import MEANING
+
     say(paint(f"{request.project}  {visible_line(request.identifier)}", BOLD))
     say_fields([
         ("request", request.id),
         ("asked by", f"agent {request.agent} in session {request.session_id}  {request.session_title}"),
         ("when", f"{age(request.created_at, datetime.now(UTC))} ago"),
-        ("exposure", request.exposure.value),
+        ("exposure", f"{request.exposure.value}: {MEANING[request.exposure]}"),
         ("grant", "its grant on the base branch admits it" if request.granted else "not granted to this agent yet"),
     ])  # fmt: skip
     if request.reason:

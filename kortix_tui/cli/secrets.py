@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from kortix_tui.base.errors import NotFound, Refused
+from kortix_tui.base.errors import InvalidInput, NotFound, Refused
 from kortix_tui.base.text import visible_line
 from kortix_tui.cli import secret_import, secret_requests
 from kortix_tui.cli.opening import acting, reading
-from kortix_tui.cli.output import ask, matches, note, say, say_json, say_table
+from kortix_tui.cli.output import ask, counted, matches, note, say, say_json, say_prose, say_table
 from kortix_tui.cli.parsing import Parser, Run, Verbs, add_filter, add_json, add_project, add_yes
 from kortix_tui.cli.secret_input import add_exposure, add_hosts, exposure, read_words, take_values
 from kortix_tui.cli.secret_page import COLUMNS, cells, say_changes, say_secret
@@ -177,6 +177,9 @@ def _set(arguments: argparse.Namespace) -> None:
         try:
             for name, value in values:
                 done.append(with_vault(runtime, arguments, partial(_store, runtime, project, arguments, name, value)))
+        except InvalidInput as error:
+            # The rules speak of "the value"; of several, the person has to know which.
+            raise InvalidInput(f"{name}: {error.message}", hint=error.hint) from error
         finally:
             if done and len(done) < len(values):
                 note(f"Stored before it failed: {', '.join(change.secret.identifier for change in done)}.")
@@ -209,7 +212,8 @@ def _unset(arguments: argparse.Namespace) -> int:
             if not can_ask():
                 raise Refused("Nobody can be asked.", hint="Add --yes to forget it without a question.")
             if found.held_by:
-                say(f"{len(found.held_by)} sandbox(es) hold its value and keep it until they end.")
+                many = counted(len(found.held_by), "sandbox has", "sandboxes have")
+                say_prose(f"{many} its value and keep it until they end.")
             if not ask(f"Forget {found.identifier} of {found.project} and its value? [y/N]", wanted="y"):
                 note("Nothing was changed.")
                 return 1
@@ -217,7 +221,7 @@ def _unset(arguments: argparse.Namespace) -> int:
     if arguments.json:
         say_json(gone)
     else:
-        say(f"{gone.identifier} is forgotten. If anybody may have seen the value, have its issuer revoke it.")
+        say_prose(f"{gone.identifier} is forgotten. If anybody may have seen the value, have its issuer revoke it.")
     return 0
 
 
@@ -260,7 +264,8 @@ def _grant(arguments: argparse.Namespace) -> None:
         return
     opened = "is open already" if result.already else "is open"
     say(f"Change request {project.slug}#{result.number} {opened}: it allows {who}.")
-    note(f"Nothing changes before you merge it: kortix cr diff {project.slug}#{result.number}")
+    note(f"Read it, then merge it: kortix cr diff {project.slug}#{result.number}")
+    note("Until then nothing changes; afterwards it counts for sessions that start anew.")
 
 
 def _known(runtime: Runtime, project: Project, identifier: str) -> str:

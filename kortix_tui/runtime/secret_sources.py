@@ -73,6 +73,17 @@ def read_exposure(text: str) -> Exposure:
     return rules.read_exposure(text)
 
 
+def check_name(name: str) -> None:
+    """Check that a variable may be a secret's: before a person types its value.
+
+    Raises:
+        InvalidInput: It may not, such as `PATH`.
+    """
+    from kortix_tui.vault import rules
+
+    rules.check_name(name)
+
+
 def read_env_file(path: Path) -> DotenvFile:
     """What a `.env` file assigns. No message quotes a value.
 
@@ -133,7 +144,7 @@ def import_file(
         VaultFailed: The vault is missing, locked or broken; what the report would have said is lost, but nothing of
             what was stored is.
     """
-    from kortix_tui.vault.rules import check_name, check_value, exposure_of_new
+    from kortix_tui.vault.rules import check_value, exposure_of_new
 
     known = {view.identifier.casefold(): view for view in secrets.list(project=project)}
     created, changed, skipped = list[str](), list[str](), list[str]()

@@ -32,16 +32,25 @@ def change_says(secret: SecretView, grants: Grants) -> tuple[str, ...]:
         case Exposure.ENVIRONMENT:
             lines.append(_readers(secret, grants))
             lines.append(
-                f"Tighter: kortix secrets expose {secret.identifier} connector --project {secret.project}"
-                " keeps it on the host."
+                "Tighter, kept on the host:"
+                f" kortix secrets expose {secret.identifier} connector --project {secret.project}"
             )
         case Exposure.EGRESS:
             lines.append("Its proxy is not part of this version yet: this value is delivered to no sandbox.")
         case Exposure.CONNECTOR | Exposure.NONE:
-            lines.append("No sandbox can read it.")
-    if secret.stale:
-        lines.append(f"{secret.stale} running sandbox(es) hold an older value until their next prompt.")
+            lines.append("It enters no sandbox.")
+    if secret.held_by and secret.exposure is not Exposure.ENVIRONMENT:
+        lines.append(
+            f"{_sandboxes(len(secret.held_by))} had it before and can still read it. To end that: kortix secrets rotate"
+            f" {secret.identifier} --project {secret.project}, and have its issuer revoke the present value."
+        )
+    elif secret.stale:
+        lines.append(f"An older value stays in {_sandboxes(secret.stale, running=True)} until the next prompt there.")
     return tuple(lines)
+
+
+def _sandboxes(number: int, *, running: bool = False) -> str:
+    return f"{number} {'running ' if running else ''}sandbox{'' if number == 1 else 'es'}"
 
 
 def _readers(secret: SecretView, grants: Grants) -> str:

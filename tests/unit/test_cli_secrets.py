@@ -86,7 +86,11 @@ def test_a_value_goes_in_and_never_comes_out(vaulted: Vaulted, stdin: Stdin, cap
     stdin(VALUE.encode() + b"\n")
     said = shown(capfd, "secrets", "set", "STRIPE_KEY=-")
     assert "STRIPE_KEY of acme: stored, version 1." in said
-    assert "Exposure environment" in said and "No agent can read it yet" in said and "Tighter:" in said
+    assert (
+        "Exposure environment" in said
+        and "No agent can read it yet" in said
+        and "Tighter, kept on the host: kortix" in said
+    )
     assert "history" not in said
     pages = "".join(
         shown(capfd, *arguments)
@@ -176,7 +180,13 @@ def test_errors_never_repeat_a_value(vaulted: Vaulted, stdin: Stdin, capfd: pyte
 def test_what_was_stored_before_a_failure_is_told(vaulted: Vaulted, capfd: pytest.CaptureFixture[str]) -> None:
     said = shown(capfd, "secrets", "set", f"GOOD_ONE={VALUE}", "BAD_ONE=tiny", status=1)
     assert "Stored before it failed: GOOD_ONE." in said
-    assert "fewer than 8 bytes" in said
+    assert "BAD_ONE: The value has fewer than 8 bytes" in said
+
+
+def test_a_name_that_no_secret_may_have_is_refused_before_a_value_is_asked(
+    vaulted: Vaulted, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert "cannot be called `PATH`" in shown(capfd, "secrets", "set", "API_KEY=-", "PATH", status=1)
 
 
 def test_a_fault_of_the_program_logs_no_value(
@@ -201,6 +211,9 @@ def test_import_of_an_env_file(vaulted: Vaulted, capfd: pytest.CaptureFixture[st
     file.write_text(f"export DB_PASSWORD='{VALUE}'\nOPENAI_API_KEY={OTHER}\nPATH=/bin\nTINY=abc\nEMPTY=\n")
     said = shown(capfd, "secrets", "import", "--from", str(file), "--dry-run")
     assert "DB_PASSWORD: would be new" in said and "skipped PATH" in said and "skipped TINY" in said
+    file.with_name("weak.env").write_text("ONE=aaaaaaaaa\nTINY=abc\nTWO=bbbbbbbbb\n")
+    weak = shown(capfd, "secrets", "import", "--from", str(file.with_name("weak.env")), "--dry-run", status=1)
+    assert "skipped ONE, TWO: The value is easy to guess" in weak and weak.count("skipped ") == 2
     assert listed(capfd, "secrets", "ls") == []
     assert run(["env", "push", "--from", str(file), "--json"]) == 0
     report = json.loads(capfd.readouterr().out)
