@@ -159,8 +159,10 @@ def status(arguments: argparse.Namespace) -> None:
     if found.slots:
         say()
         vault_keys.say_slots(found.slots)
-    elif found.state is VaultState.MISSING and not found.reason:
-        note("Make one: kortix vault init")
+    if found.state is VaultState.MISSING and not found.reason:
+        note("There is no vault yet. Make one: kortix vault init")
+    elif found.state is VaultState.LOCKED:
+        note("Open it: kortix vault unlock")
 
 
 def _lock(arguments: argparse.Namespace) -> None:
@@ -197,11 +199,19 @@ def unlock(arguments: argparse.Namespace) -> None:
 
 
 def _open(runtime: Runtime, arguments: argparse.Namespace) -> VaultStatus:
-    """Unlock it at a host that stays."""
+    """Unlock it at a host that stays.
+
+    Of a vault that is open no key is tried; whoever gave one to see whether it is right has to be told.
+    """
     from kortix_tui.runtime.background import start_background
     from kortix_tui.runtime.secret_sources import key_file_path
 
     start_background(runtime.context, linger_s=PATIENCE_S)
+    if arguments.recovery or arguments.keyfile is not None or arguments.passphrase_fd is not None:
+        found = runtime.vault.status()
+        if found.state is VaultState.UNLOCKED:
+            note("It was open already, so your key was not tried. To try it: kortix vault lock")
+            return found
     if arguments.recovery:
         return runtime.vault.unlock("recovery", secret=_recovery_key(arguments))
     if arguments.keyfile is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Mapping, Set
-from typing import Annotated, Self
+from typing import Annotated, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -22,7 +22,7 @@ from kortix_tui.vault.cipher import (
 )
 from kortix_tui.vault.errors import SealedForOther, locked, tampered
 from kortix_tui.vault.records import StoredRecord, open_record, person_of
-from kortix_tui.vault.slots import SlotInfo, SlotKey, StoredSlot, open_slot
+from kortix_tui.vault.slots import SlotInfo, SlotKey, SlotType, StoredSlot, open_slot
 
 _WRAPPED_BYTES = KEY_BYTES + TAG_BYTES
 
@@ -151,6 +151,15 @@ class RootKeys:
         return locked() if self.wiped else tampered(what)
 
 
+_CALLED: Final = {
+    SlotType.PASSPHRASE: "passphrase",
+    SlotType.KEYRING: "key of the keyring",
+    SlotType.KEYFILE: "key file",
+    SlotType.SYSTEMD: "credential of systemd",
+    SlotType.RECOVERY: "recovery key",
+}
+
+
 def open_with(vault_id: str, slots: Iterable[StoredSlot], key: SlotKey) -> tuple[SlotInfo, RootKeys]:
     """The slot that a key opens, and what is in it.
 
@@ -164,7 +173,9 @@ def open_with(vault_id: str, slots: Iterable[StoredSlot], key: SlotKey) -> tuple
             except NotOpened:
                 continue
             return slot.info, RootKeys(root, {slot.info.owner: own})
-    raise WrongKey(f"The {key.type} key opens no slot of the vault.", hint="Try another key, or the recovery key.")
+    raise WrongKey(
+        f"This {_CALLED[key.type]} opens no slot of the vault.", hint="Try another key, or the recovery key."
+    )
 
 
 def _bound(vault_id: str, scope: str) -> bytes:

@@ -158,10 +158,10 @@ def test_a_recovery_key_is_shown_once_and_opens(home: Home, capfd: pytest.Captur
 
 
 def test_setup_makes_one_without_a_question(home: Home, capfd: pytest.CaptureFixture[str]) -> None:
-    ensure_vault(yes=True)
+    assert ensure_vault(yes=True)
     assert kinds(capfd) == ["keyfile"]
     before = home.vault.read_bytes()
-    ensure_vault(yes=True)
+    assert not ensure_vault(yes=True)
     assert home.vault.read_bytes() == before
 
 
@@ -227,6 +227,16 @@ def test_unlock_leaves_a_host_that_keeps_it_open(
     store.close()
     assert state(capfd)["state"] == "locked"
     assert "The vault is locked." in told(capfd, "vault", "lock")  # nobody has it open
+
+
+def test_whoever_gives_a_key_to_an_open_vault_is_told_that_it_was_not_tried(
+    sealed: None, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert "Open it: kortix vault unlock" in told(capfd, "vault", "status")
+    assert "not tried" not in told(capfd, "vault", "unlock", typed=[PASSPHRASE])
+    assert "your key was not tried" in told(capfd, "vault", "unlock", typed=[OTHER])
+    assert "your key was not tried" in told(capfd, "vault", "unlock", "--recovery", typed=["no-key"])
+    assert "not tried" not in told(capfd, "vault", "unlock")
 
 
 def test_the_inbox_unlocks_too(sealed: None, capfd: pytest.CaptureFixture[str]) -> None:
