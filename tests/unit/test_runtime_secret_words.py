@@ -17,9 +17,9 @@ NOW = datetime(2026, 1, 2, tzinfo=UTC)
 def secret(exposure: Exposure, *holders: HeldBy) -> SecretView:
     return SecretView(
         id="sec_1", project_id="prj_1", owner="project", identifier="API_KEY", name="API_KEY", exposure=exposure,
-        gateway=False, hosts=(), version=2, created_at=NOW, rotated_at=NOW, created_by="ada (cli)", used_at=NOW, plain_at=None,
-        project="shop",
-        agents=(), held_by=holders, plain=bool(holders), stale=sum(one.stale for one in holders),
+        gateway=False, hosts=(), version=2, created_at=NOW, rotated_at=NOW, created_by="ada (cli)", used_at=NOW,
+        plain_at=None, project="shop", agents=(), held_by=holders, plain=bool(holders),
+        stale=sum(one.stale for one in holders),
     )  # fmt: skip
 
 
