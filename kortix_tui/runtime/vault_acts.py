@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from typing import Any, Final
 
 from kortix_tui.base.errors import InvalidInput, VaultFailed, WrongKey
@@ -78,11 +77,17 @@ class VaultActs:
             )
             return b""
         vault = await asyncio.to_thread(Vault.load, self._path)
-        for key in vault_keys.quiet_keys(vault.slots):
+        faults = list[VaultFailed]()
+        for key in vault_keys.quiet_keys(vault.slots, faults):
             if (found := await asyncio.to_thread(key)) is not None:
-                with contextlib.suppress(WrongKey):
+                try:
                     await self._custody.unlock(found, actor, typed=False)
+                except WrongKey as error:
+                    faults.append(error)
+                else:
                     return b""
+        if faults and not any(slot.type is SlotType.PASSPHRASE for slot in vault.slots):
+            raise faults[0]  # nobody can type a way around it
         self._custody.opened()
         return b""
 

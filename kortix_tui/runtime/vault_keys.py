@@ -23,19 +23,27 @@ QUIET = (SlotType.SYSTEMD, SlotType.KEYRING, SlotType.KEYFILE)
 """Kinds that open the vault without a person, in the order in which they are tried."""
 
 
-def quiet_keys(slots: Sequence[SlotInfo]) -> Iterator[Callable[[], SlotKey | None]]:
-    """Ways to get a key without a person, each to be tried off the event loop; `None` when the place gives none."""
+def quiet_keys(
+    slots: Sequence[SlotInfo], faults: list[VaultFailed] | None = None
+) -> Iterator[Callable[[], SlotKey | None]]:
+    """Ways to get a key without a person, each to be tried off the event loop; `None` when the place gives none.
+
+    Args:
+        slots: Of the vault.
+        faults: Gets why places gave none.
+    """
     for kind in QUIET:
         for slot in slots:
             if slot.type is kind:
-                yield partial(_quietly, slot)
+                yield partial(_quietly, slot, [] if faults is None else faults)
 
 
-def _quietly(slot: SlotInfo) -> SlotKey | None:
+def _quietly(slot: SlotInfo, faults: list[VaultFailed]) -> SlotKey | None:
     try:
         return load(slot)
     except VaultFailed as error:
         log.info("the vault's %s key cannot be used: %s", slot.type.value, error)
+        faults.append(error)
         return None
 
 

@@ -144,6 +144,21 @@ def test_many_guesses_at_once_are_no_more_than_one(make: Make) -> None:
     assert len([event for event in desk.events("vault.unlock") if event.endswith("denied")]) == len(tried)
 
 
+def test_a_key_file_that_cannot_be_used_is_told_with_the_reason(desk: Vaulted) -> None:
+    desk.runtime.vault.lock()
+    desk.key_file.chmod(0o644)
+    with pytest.raises(VaultFailed, match="open to others") as caught:
+        desk.runtime.vault.unlock()
+    assert "chmod 600" in (caught.value.hint or "")
+    desk.key_file.chmod(0o600)
+    key = desk.key_file.read_bytes()
+    desk.key_file.write_bytes(bytes(32))
+    with pytest.raises(WrongKey):
+        desk.runtime.vault.unlock()
+    desk.key_file.write_bytes(key)
+    assert desk.runtime.vault.unlock().state is VaultState.UNLOCKED
+
+
 def test_the_passphrase_changes_only_with_the_present_one(make: Make) -> None:
     desk = make(quiet=False)
     with pytest.raises(WrongKey):
