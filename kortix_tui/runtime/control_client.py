@@ -117,5 +117,8 @@ def _answer(connection: socket.socket, model: type[R]) -> tuple[R, bytes]:
                 if not frame.more:
                     return model.model_validate_json(bytes(body[:result])), bytes(body[result:])
         except (wire.FrameError, ValidationError) as error:
-            raise HostGone("The host speaks another version.", hint="End it, as `kortix host` says, and try again.") from error
+            raise HostGone(
+                "The host speaks another version.",
+                hint="Look whether it was done. End that host, as `kortix host` says, before you repeat it.",
+            ) from error
     raise HostGone("The host went before it answered.", hint="Look whether it was done, then repeat.")

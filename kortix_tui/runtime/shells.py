@@ -123,7 +123,9 @@ class _Incoming:
         except OSError as error:
             raise HostGone("The host does not answer.", hint="Open the shell again.") from error
         except (wire.FrameError, ValidationError) as error:
-            raise HostGone("The host speaks another version.", hint="End it, as `kortix host` says, and try again.") from error
+            raise HostGone(
+                "The host speaks another version.", hint="End it, as `kortix host` says, and open the shell again."
+            ) from error
 
 
 class _Attached:
