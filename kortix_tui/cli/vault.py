@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kortix_tui.base.clock import age
@@ -227,7 +228,9 @@ def _open(runtime: Runtime, arguments: argparse.Namespace) -> VaultStatus:
 def _keeper(runtime: Runtime, status: VaultStatus) -> str:
     """Which process has it open, and until when."""
     host = runtime.host().host
-    if any(slot.type in QUIET for slot in status.slots):
+    # A key file may be on a stick that is not here now.
+    here = [slot for slot in status.slots if slot.type != "keyfile" or slot.place is None or Path(slot.place).exists()]
+    if any(slot.type in QUIET for slot in here):
         return "Each host opens it by itself, with the key that it finds on this machine."
     if host is None or runtime.host().here:
         return "It is open for this command only."

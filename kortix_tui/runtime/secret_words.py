@@ -41,8 +41,8 @@ def change_says(secret: SecretView, grants: Grants) -> tuple[str, ...]:
             lines.append("It enters no sandbox.")
     if secret.held_by and secret.exposure is not Exposure.ENVIRONMENT:
         lines.append(
-            f"{_sandboxes(len(secret.held_by))} had it before and can still read it. To end that: kortix secrets rotate"
-            f" {secret.identifier} --project {secret.project}, and have its issuer revoke the present value."
+            f"{_sandboxes(len(secret.held_by))} had it before and can still read it. Have its issuer revoke the value,"
+            f" then store a new one: kortix secrets rotate {secret.identifier} --project {secret.project}"
         )
     elif secret.stale:
         lines.append(f"An older value stays in {_sandboxes(secret.stale, running=True)} until the next prompt there.")
