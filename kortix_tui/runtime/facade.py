@@ -87,8 +87,15 @@ class Runtime:
 
     @cached_property
     def vault(self) -> VaultKeys:
-        """What opens the vault, and its state."""
+        """What opens the vault, and its state.
+
+        Whoever asks for it is about to hold a key or a value, be it as a client of the host: the process is closed to
+        others of the same user from here on.
+        """
         from kortix_tui.runtime.vault import VaultKeys
+        from kortix_tui.vault.memory import harden
+
+        harden()
 
         return VaultKeys(self.context)
 

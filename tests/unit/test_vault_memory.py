@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from kortix_tui.base.paths import Home
+
 ROOT = Path(__file__).resolve().parents[2]
 CANARY = "canary-93f1c7"
 STRANGER = 64999
@@ -138,6 +140,23 @@ def test_a_hardened_process_still_does_its_work(short_folder: Path) -> None:
     with start(WORK, str(short_folder)) as process:
         said, _ = process.communicate(timeout=120)
     assert process.returncode == 0 and said == "worked\n"
+
+
+def test_a_client_that_takes_a_value_is_closed_as_the_host_is(home: Home) -> None:
+    """Where another process is the host, passphrases and values are typed into one that opens no vault itself."""
+    code = """
+        import ctypes, resource, sys
+        from kortix_tui.cli.opening import reading
+        with reading() as runtime:
+            before = ctypes.CDLL(None).prctl(3, 0, 0, 0, 0)
+            runtime.vault
+            print(before, ctypes.CDLL(None).prctl(3, 0, 0, 0, 0), resource.getrlimit(resource.RLIMIT_CORE))
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, timeout=60,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.stdout == "1 0 (0, 0)\n", done.stderr
 
 
 def test_libraries_do_not_log_request_headers() -> None:
