@@ -12,7 +12,7 @@ from kortix_tui.base.text import visible_line
 from kortix_tui.cli import secret_import, secret_requests
 from kortix_tui.cli.opening import acting, reading
 from kortix_tui.cli.output import ask, counted, matches, note, say, say_json, say_prose, say_table
-from kortix_tui.cli.parsing import Parser, Run, Verbs, add_filter, add_json, add_project, add_yes
+from kortix_tui.cli.parsing import Parser, Run, Verbs, add_filter, add_json, add_project, add_yes, cut
 from kortix_tui.cli.secret_input import add_exposure, add_hosts, exposure, read_words, take_values
 from kortix_tui.cli.secret_page import COLUMNS, cells, say_changes, say_secret
 from kortix_tui.cli.unseen import can_ask, value_of
@@ -273,5 +273,5 @@ def _known(runtime: Runtime, project: Project, identifier: str) -> str:
     try:
         return runtime.secrets.find(project, identifier).identifier
     except NotFound:
-        note(f"There is no secret {identifier} in {project.slug} yet; the grant will wait for it.")
+        note(f"There is no secret {cut(identifier)} in {project.slug} yet; the grant will wait for it.")
         return identifier

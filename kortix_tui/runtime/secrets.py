@@ -7,7 +7,7 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 
 from kortix_tui.base.errors import Ambiguous, NotFound
-from kortix_tui.base.text import visible_line
+from kortix_tui.base.text import shorten, visible_line
 from kortix_tui.base.words import Exposure, SecretRequestState, SessionStatus
 from kortix_tui.runtime.context import Context
 from kortix_tui.runtime.control_client import call
@@ -77,9 +77,9 @@ class Secrets:
             names = [row[0] for row in self._context.store.all(
                 "SELECT identifier FROM secrets WHERE project_id = ? AND removed_at IS NULL", (project.id,)
             )]  # fmt: skip
-            near = get_close_matches(identifier.upper(), names, 1)
+            near = get_close_matches(identifier[:128].upper(), names, 1)
             hint = f"Did you mean {near[0]}?" if near else f"See `kortix secrets ls --project {project.slug}`."
-            raise NotFound(f"Project {project.slug} has no secret {visible_line(identifier)}.", hint=hint)
+            raise NotFound(f"Project {project.slug} has no secret {_shown(identifier)}.", hint=hint)
         return sorted(found, key=lambda view: view.owner == "project")[0]
 
     def show(self, project: Project, identifier: str) -> SecretDetail:
@@ -120,7 +120,7 @@ class Secrets:
         """
         found = [view for view in self.requests() if view.id.startswith(reference)]
         if not found or not reference:
-            raise NotFound(f"No open request {visible_line(reference)}.", hint="See `kortix review ls`.")
+            raise NotFound(f"No open request {_shown(reference)}.", hint="See `kortix review ls`.")
         if len(found) > 1:
             raise Ambiguous(f"{reference} fits {', '.join(view.id for view in found[:5])}.", hint="Give more of it.")
         return found[0]
@@ -285,3 +285,8 @@ class Secrets:
                 )
             )
         return tuple(views)
+
+
+def _shown(identifier: str) -> str:
+    """What somebody typed, safe and short: it may be a value in the wrong place, or anything."""
+    return shorten(visible_line(identifier), 80)

@@ -142,6 +142,9 @@ def test_every_change_of_a_secret(vaulted: Vaulted, stdin: Stdin, capfd: pytest.
     assert "--yes" in said
     assert "is forgotten" in shown(capfd, "secrets", "unset", "stripe-live", "--yes")
     assert "no secret stripe-live" in shown(capfd, "secrets", "show", "stripe-live", status=1)
+    for word in ("x" * 100_000, "x\n\x1b[31m" * 1000):
+        said = shown(capfd, "secrets", "show", word, status=1)
+        assert len(said) < 300 and "\x1b" not in said and len(said.splitlines()) == 2
     assert VALUE.encode() not in vaulted.everything() and OTHER.encode() not in vaulted.everything()
 
 
