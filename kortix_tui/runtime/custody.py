@@ -117,8 +117,8 @@ class Custody:
 
     @property
     def unlocked(self) -> bool:
-        """Whether values can be read."""
-        return self._vault is not None and self._vault.unlocked
+        """Whether values can be read, and are found in texts: an open vault alone is not yet enough."""
+        return self._state is VaultState.UNLOCKED and self._vault is not None and self._vault.unlocked
 
     @property
     def exists(self) -> bool:
@@ -137,7 +137,7 @@ class Custody:
             VaultMissing: There is none.
             VaultLocked: It is locked, or something is wrong with its file; the hint says what to do.
         """
-        if self._vault is not None and self._vault.unlocked:
+        if self.unlocked and self._vault is not None:
             self._used_at = time.monotonic()
             return self._vault
         if not self.exists:
@@ -240,7 +240,7 @@ class Custody:
         harden()
         async with self._writing:
             vault = self._vault
-            if vault is not None and vault.unlocked:
+            if self.unlocked:
                 return
             # Here, and not before: of many tries at once each must see that the one before it was wrong.
             wait = self._again_at - time.monotonic()
@@ -279,9 +279,11 @@ class Custody:
             tx.audit(event, scope=f"vault {vault.id}", actor=actor, generation=vault.generation, **detail)
             self._reconcile(tx, vault, metas)
 
+        # Both at once: between an open vault and known values, what a sandbox says would be stored as it is.
+        redactor = await asyncio.to_thread(_redactor, vault)
         await self.ledger.write(write)
-        self._vault, self._state, self._behind = vault, VaultState.UNLOCKED, False
-        await self._learn(vault)
+        self._vault, self._state, self._behind, self._redactor = vault, VaultState.UNLOCKED, False, redactor
+        self._changed()
 
     def _reconcile(self, tx: Transaction, vault: Vault, metas: tuple[RecordMeta, ...]) -> None:
         """Make the index say what the vault says."""
