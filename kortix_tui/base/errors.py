@@ -112,6 +112,12 @@ class WrongKey(VaultFailed):
     code = "wrong_key"
 
 
+class TooSoon(WrongKey):
+    """The key was not tried: after wrong ones, the next try has to wait."""
+
+    code = "too_soon"
+
+
 class VaultMissing(VaultFailed):
     """There is no vault yet."""
 

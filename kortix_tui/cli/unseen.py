@@ -33,18 +33,21 @@ def ask_unseen(what: str, *, twice: bool = False, needed: bool = True) -> Secret
         needed: Whether nothing is no answer.
 
     Raises:
-        Refused: Nothing was typed, or not the same twice.
+        Refused: Nothing was typed, or three times not the same.
     """
     from kortix_tui.runtime.secret_sources import Secret
 
-    first = _typed(what)
-    if needed and not first:
-        raise Refused("Nothing was typed; nothing was changed.")
-    if twice and _typed(f"{what}, once more") != first:
-        raise Refused(
-            "The two did not match; nothing was changed.", hint="A value of several lines: give it on standard input."
-        )
-    return Secret(first.encode("utf-8", "surrogateescape"))
+    for left in (2, 1, 0):
+        first = _typed(what)
+        if needed and not first:
+            raise Refused("Nothing was typed; nothing was changed.")
+        if not twice or _typed(f"{what}, once more") == first:
+            return Secret(first.encode("utf-8", "surrogateescape"))
+        if left:  # whoever types on must not type into the shell
+            note("The two did not match. Once more, or ctrl-c to leave:")
+    raise Refused(
+        "The two did not match; nothing was changed.", hint="A value of several lines: give it on standard input."
+    )
 
 
 def require_person(what: str) -> None:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from kortix_tui.base.errors import VaultLocked, VaultMissing, WrongKey
+from kortix_tui.base.errors import TooSoon, VaultLocked, VaultMissing, WrongKey
 from kortix_tui.base.words import VaultState
 from kortix_tui.cli.output import counted, note
 from kortix_tui.cli.unseen import Lines, ask_unseen, can_ask
@@ -125,6 +125,8 @@ def three_tries(unlock: Callable[[], T]) -> T:
     for left in range(TRIES - 1, 0, -1):
         try:
             return unlock()
+        except TooSoon:
+            raise  # guessed elsewhere too: pausing here as well would only add up
         except WrongKey as error:
             note(f"{error.message} {counted(left, 'more try', 'more tries')}, after {wait_s:.0f} s.")
             time.sleep(wait_s)

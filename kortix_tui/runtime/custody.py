@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from kortix_tui.base.errors import KortixError, VaultFailed, VaultLocked, VaultMissing, VaultTampered, WrongKey
+from kortix_tui.base.errors import KortixError, TooSoon, VaultFailed, VaultLocked, VaultMissing, VaultTampered, WrongKey
 from kortix_tui.base.words import Outcome, VaultState
 from kortix_tui.runtime.context import Context
 from kortix_tui.runtime.ledger import Ledger
@@ -231,6 +231,7 @@ class Custody:
 
         Raises:
             WrongKey: It opens no slot; the next try has to wait, longer each time.
+            TooSoon: It was not tried.
             VaultTampered: The file is not what was written, or older than what was seen.
         """
         from kortix_tui.vault.errors import RolledBack
@@ -245,7 +246,10 @@ class Custody:
             # Here, and not before: of many tries at once each must see that the one before it was wrong.
             wait = self._again_at - time.monotonic()
             if typed and wait > 0:
-                raise WrongKey(f"Wait {wait:.0f} s before the next try.", hint="The wait doubles with each wrong key.")
+                raise TooSoon(
+                    f"The key was not tried: wait {wait:.0f} s before the next try.",
+                    hint="The wait doubles with each wrong key.",
+                )
             if vault is None or self._state is not VaultState.LOCKED:
                 vault = await asyncio.to_thread(Vault.load, self.context.home.vault)
             seen = vault_row(self.context.store)

@@ -207,8 +207,10 @@ class VaultActs:
         if not secrets and not wanted.recipients:
             raise InvalidInput("An export needs a passphrase or recipients.", hint="See: kortix vault export --help")
 
+        slugs = dict(context.store.all("SELECT id, slug FROM projects"))
+
         def write() -> bytes:
-            entries = [backup.BackupEntry(meta, vault.read(meta.id)) for meta in metas]
+            entries = [backup.BackupEntry(meta, vault.read(meta.id), slugs.get(meta.project)) for meta in metas]
             return backup.export(
                 entries,
                 at=context.clock.now(),
@@ -229,7 +231,8 @@ class VaultActs:
         data, key = secrets
         self._custody.opened()
         store = self._custody.context.store
-        projects = {row[0] for row in store.all("SELECT id FROM projects WHERE removed_at IS NULL")}
+        slugs = dict(store.all("SELECT slug, id FROM projects WHERE removed_at IS NULL"))
+        projects = set(slugs.values())
         if wanted.project_id is not None and wanted.project_id not in projects:
             raise InvalidInput("There is no such project.", hint="See `kortix projects ls`.")
         given = Secret(key)
@@ -243,7 +246,8 @@ class VaultActs:
         now = self._custody.context.clock.now()
         for entry in entries:
             meta = entry.meta
-            project = meta.project if meta.project in projects else wanted.project_id
+            here = meta.project if meta.project in projects else slugs.get(entry.project or "")
+            project = here or wanted.project_id
             if project is None:
                 skipped.append(f"{meta.identifier}: its project is not known here; give --project")
                 continue

@@ -59,10 +59,11 @@ class Lock(StrEnum):
 
 @dataclass(frozen=True)
 class BackupEntry:
-    """One secret with its value."""
+    """One secret with its value, and how its project was called where it comes from."""
 
     meta: RecordMeta
     value: Secret
+    project: str | None = None
 
 
 class _Part(BaseModel):
@@ -71,6 +72,7 @@ class _Part(BaseModel):
 
 class _Entry(_Part):
     meta: RecordMeta
+    project: Annotated[str, Field(max_length=128)] | None = None
     value: Annotated[str, Field(repr=False, max_length=4 * MAX_VALUE_BYTES)]
 
 
@@ -168,7 +170,12 @@ def read(data: bytes, *, passphrase: Secret | None = None, identity: Secret | No
 
 def _write(entries: Iterable[BackupEntry], at: datetime) -> bytes:
     stored = tuple(
-        _Entry(meta=entry.meta, value=base64.b64encode(entry.value.use("write a backup")).decode()) for entry in entries
+        _Entry(
+            meta=entry.meta,
+            project=entry.project,
+            value=base64.b64encode(entry.value.use("write a backup")).decode(),
+        )
+        for entry in entries
     )
     return _Document(exported=at, secrets=stored).model_dump_json(indent=1).encode()
 
@@ -183,7 +190,7 @@ def _parse(plain: bytes) -> list[BackupEntry]:
             f"The backup opens, but what is inside is not as this version writes it (at `{place or 'the top'}`).",
             hint="Use the version of this program that wrote it, or open it with `age` and set the secrets one by one.",
         ) from None
-    found = [BackupEntry(entry.meta, _value(entry)) for entry in document.secrets]
+    found = [BackupEntry(entry.meta, _value(entry), entry.project) for entry in document.secrets]
     if len({entry.meta.id for entry in found}) < len(found):
         raise BadBackup("The backup names a secret twice.", hint="Open it with `age` and set the secrets one by one.")
     return found

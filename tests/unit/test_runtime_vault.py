@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from desk import wait_for
+from desk import make_repository, wait_for
 from vaulted import NEWER, PASSPHRASE, VALUE, Vaulted
 
 from kortix_tui.base.errors import (
@@ -74,7 +74,7 @@ def state(desk: Vaulted) -> VaultState:
 
 
 def test_without_a_vault_there_is_a_hint(home: Home, short_folder: Path) -> None:
-    from desk import Desk, make_repository
+    from desk import Desk
 
     desk = Desk(home, make_repository(short_folder / "repo"))
     with pytest.raises(VaultMissing, match="kortix vault init"):
@@ -694,8 +694,16 @@ def test_an_export_comes_back_in_another_home(desk: Vaulted, short_folder: Path)
         report = other.runtime.vault.import_(data, Secret(b"on a stick"))
         assert len(report.skipped) == 2, "their project is not known there"
         report = other.runtime.vault.import_(data, Secret(b"on a stick"), project_id=other.project.id)
+        assert other.project.slug != desk.project.slug
         assert set(report.created) == {"STRIPE_API_KEY", "MINE"} and other.redacts(VALUE)
         assert {view.owner for view in other.runtime.secrets.list()} == {"project", other.runtime.context.actor.name}
+        for identifier in ("STRIPE_API_KEY", "MINE"):
+            other.runtime.secrets.unset(other.project, identifier)
+        (short_folder / "elsewhere").mkdir()
+        namesake = other.runtime.projects.add(str(make_repository(short_folder / "elsewhere" / "repo")))
+        assert namesake.slug == desk.project.slug
+        assert set(other.runtime.vault.import_(data, Secret(b"on a stick")).created) == {"STRIPE_API_KEY", "MINE"}
+        assert {view.project_id for view in other.runtime.secrets.list()} == {namesake.id}
     finally:
         other.runtime.close()
 

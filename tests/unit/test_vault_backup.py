@@ -88,7 +88,7 @@ def test_the_document_is_as_documented() -> None:
     assert (DOCUMENT["format"], DOCUMENT["version"]) == ("kortix-secrets", 1)
     assert DOCUMENT["exported"] == "2026-01-31T12:00:00.000Z"
     first = DOCUMENT["secrets"][0]
-    assert list(first) == ["meta", "value"] and first["meta"]["identifier"] == "key-1"
+    assert list(first) == ["meta", "project", "value"] and first["meta"]["identifier"] == "key-1"
     assert base64.b64decode(first["value"]) == b"sk_live_4eC39HqLyjWDarjtT1zdp7dc"
 
 
