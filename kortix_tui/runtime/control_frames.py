@@ -19,6 +19,8 @@ from kortix_tui.store.audit import Actor
 
 MAX_CALL: Final = 64 << 20
 """Largest body of a call or an answer, in bytes; it takes many frames."""
+MAX_SECRETS: Final = 200
+"""Most secrets of one call."""
 Size = Annotated[int, Field(ge=1, le=9999)]
 
 
@@ -78,7 +80,7 @@ class Call(Frame):
     type: Literal["call"] = "call"
     verb: str = Field(max_length=64)
     arguments: str = Field(max_length=256 * 1024)
-    sizes: tuple[Annotated[int, Field(ge=0, le=MAX_CALL)], ...] = Field(default=(), max_length=16)
+    sizes: tuple[Annotated[int, Field(ge=0, le=MAX_CALL)], ...] = Field(default=(), max_length=MAX_SECRETS)
     actor: Actor
     more: bool = False
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from kortix_tui.base.errors import Conflict, InvalidInput, NotFound, Refused
@@ -31,9 +31,13 @@ from kortix_tui.vault.secret import Secret
 
 
 @dataclass(frozen=True)
-class _Stored:
+class _Plan:
+    """A value about to be stored."""
+
     meta: RecordMeta
     created: bool
+    value: Secret
+    warnings: tuple[str, ...]
 
 
 class SecretActs:
@@ -57,7 +61,47 @@ class SecretActs:
             actor: Who gives it.
             also: More for the same transaction.
         """
+        (stored,) = await self.set_many([wanted], (value,), actor, also)
+        return stored
+
+    async def set_many(
+        self,
+        wanted: Sequence[SetSecret],
+        values: Sequence[bytes],
+        actor: Actor,
+        also: Callable[[Transaction], None] = lambda tx: None,
+    ) -> tuple[StoredSecret, ...]:
+        """Store several values in one write of the vault, or none of them. As `set`."""
         self._custody.opened()
+        store = self._custody.context.store
+        plans = [self._plan(one, value, actor) for one, value in zip(wanted, values, strict=True)]
+
+        def edit(draft: Draft) -> None:
+            for plan in plans:
+                if not plan.created:
+                    retire(draft, store, plan.meta.id)
+                draft.put(plan.meta, plan.value)
+            forget_retired(draft, store)
+
+        def record(tx: Transaction, _: None) -> None:
+            for plan in plans:
+                write_secret(tx, plan.meta, actor)
+                _event(tx, "secret.create" if plan.created else "secret.rotate", plan.meta, actor)
+            also(tx)
+
+        await self._custody.change(edit, record)
+        return tuple(
+            StoredSecret(secret_id=plan.meta.id, created=plan.created, warnings=plan.warnings) for plan in plans
+        )
+
+    def _plan(self, wanted: SetSecret, value: bytes, actor: Actor) -> _Plan:
+        """What storing a value comes to.
+
+        Raises:
+            InvalidInput: Name, identifier or value cannot be taken.
+            Conflict: It is there already and must not be.
+            NotFound: It is not there and must be, or the project is not.
+        """
         self._check_project(wanted.project_id)
         row = self._row(wanted, actor)
         if wanted.create is True and row is not None:
@@ -65,23 +109,7 @@ class SecretActs:
         if wanted.create is False and row is None:
             raise NotFound(f"There is no secret {wanted.identifier}.", hint="See `kortix secrets ls`.")
         meta = self._revised(wanted, row) if row is not None else self._fresh(wanted, actor)
-        warnings = rules.check_value(value, meta.exposure)
-        secret, store = Secret(value), self._custody.context.store
-
-        def edit(draft: Draft) -> _Stored:
-            if row is not None:
-                retire(draft, store, row.id)
-            draft.put(meta, secret)
-            forget_retired(draft, store)
-            return _Stored(meta, row is None)
-
-        def record(tx: Transaction, stored: _Stored) -> None:
-            write_secret(tx, stored.meta, actor)
-            _event(tx, "secret.create" if stored.created else "secret.rotate", stored.meta, actor)
-            also(tx)
-
-        stored = await self._custody.change(edit, record)
-        return StoredSecret(secret_id=stored.meta.id, created=stored.created, warnings=warnings)
+        return _Plan(meta, row is None, Secret(value), rules.check_value(value, meta.exposure))
 
     async def unset(self, wanted: UnsetSecret, actor: Actor) -> None:
         """Forget a secret; a value that a sandbox still holds is kept for finding it in texts, and for nothing else."""

@@ -128,7 +128,9 @@ def import_file(
     overwrite: bool = False,
     dry_run: bool = False,
 ) -> ImportReport:
-    """Store many values, one by one; what cannot be stored is skipped with its reason, and the rest goes on.
+    """Store many values; what cannot be stored is skipped with its reason, and the rest goes on.
+
+    Of a name that comes twice, whatever its case, the last value counts.
 
     Args:
         secrets: The verbs.
@@ -141,14 +143,14 @@ def import_file(
         dry_run: Only say what would be done.
 
     Raises:
-        VaultFailed: The vault is missing, locked or broken; what the report would have said is lost, but nothing of
-            what was stored is.
+        VaultFailed: The vault is missing, locked or broken.
     """
     from kortix_tui.vault.rules import check_value, exposure_of_new
 
     known = {view.identifier.casefold(): view for view in secrets.list(project=project)}
     created, changed, skipped = list[str](), list[str](), list[str]()
-    for name, value in entries:
+    storing = list[tuple[str, Secret]]()
+    for name, value in {name.casefold(): (name, value) for name, value in entries}.values():
         there = known.get(name.casefold())
         if there is not None and not overwrite:
             skipped.append(f"{visible_line(name)}: it is there already; --overwrite gives it a new version")
@@ -157,10 +159,11 @@ def import_file(
             check_name(name)
             new = exposure_of_new(name, exposure, default)[0]
             check_value(value, exposure or (there.exposure if there else new))
-            if not dry_run:
-                secrets.set(project, name, value, exposure=exposure, only_me=only_me)
         except InvalidInput as error:
             skipped.append(f"{visible_line(name)}: {error}")
         else:
+            storing.append((name, value))
             (changed if there else created).append(name)
+    if not dry_run:
+        secrets.set_many(project, storing, exposure=exposure, only_me=only_me)
     return ImportReport(created=tuple(created), changed=tuple(changed), skipped=tuple(skipped))

@@ -11,6 +11,7 @@ from kortix_tui.base.text import shorten, visible_line
 from kortix_tui.base.words import Exposure, SecretRequestState, SessionStatus
 from kortix_tui.runtime.context import Context
 from kortix_tui.runtime.control_client import call
+from kortix_tui.runtime.control_frames import MAX_SECRETS
 from kortix_tui.runtime.secret_views import (
     HeldBy,
     SecretChange,
@@ -26,8 +27,10 @@ from kortix_tui.runtime.vault_calls import (
     ProvideSecret,
     Redact,
     SetSecret,
+    SetSecrets,
     ShareSecret,
     StoredSecret,
+    StoredSecrets,
     UnsetSecret,
 )
 from kortix_tui.store.models import Delivery, Project, SecretRequest, SecretRow
@@ -160,6 +163,30 @@ class Secrets:
             create=create,
         )  # fmt: skip
         return self._changed(project, SetSecret.verb, arguments, value)
+
+    def set_many(
+        self,
+        project: Project,
+        values: Sequence[tuple[str, Secret]],
+        *,
+        exposure: Exposure | None = None,
+        only_me: bool | None = None,
+    ) -> tuple[StoredSecret, ...]:
+        """Store many values, in few writes of the vault; each write takes all of its values or none. As `set`."""
+        stored = list[StoredSecret]()
+        for start in range(0, len(values), MAX_SECRETS):
+            some = values[start : start + MAX_SECRETS]
+            items = tuple(
+                SetSecret(project_id=project.id, identifier=name, exposure=exposure, only_me=only_me)
+                for name, _ in some
+            )
+            secrets = tuple(value.use("sent to the host") for _, value in some)
+            answer, _ = call(
+                self._context, SetSecrets.verb, SetSecrets(items=items), StoredSecrets, secrets=secrets,
+                deadline_s=CALL_S,
+            )  # fmt: skip
+            stored += answer.stored
+        return tuple(stored)
 
     def rotate(self, project: Project, identifier: str, value: Secret) -> SecretChange:
         """A new value for a secret that exists; sandboxes that hold the old one are stale from now on."""

@@ -11,6 +11,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from kortix_tui.base.words import Exposure
+from kortix_tui.runtime.control_frames import MAX_SECRETS
 
 Kind = Literal["passphrase", "keyfile", "keyring", "systemd", "recovery"]
 Path = Annotated[str, Field(max_length=4096)]
@@ -142,6 +143,13 @@ class SetSecret(VaultCall):
     create: bool | None = None
 
 
+class SetSecrets(VaultCall):
+    """Store several values at once, or none. Secrets: the values, in order."""
+
+    verb: ClassVar[str] = "secret.set_many"
+    items: Annotated[tuple[SetSecret, ...], Field(min_length=1, max_length=MAX_SECRETS)]
+
+
 class UnsetSecret(VaultCall):
     """Forget a secret."""
 
@@ -212,3 +220,11 @@ class StoredSecret(BaseModel):
     secret_id: str
     created: bool
     warnings: tuple[str, ...] = ()
+
+
+class StoredSecrets(BaseModel):
+    """What a call made or changed, in the order of the call."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    stored: tuple[StoredSecret, ...]

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 
 from kortix_tui.base.errors import InvalidInput, KortixError, VaultFailed
 from kortix_tui.base.words import Outcome
+from kortix_tui.runtime.control_frames import MAX_SECRETS
 from kortix_tui.runtime.custody import Custody
 from kortix_tui.runtime.secret_acts import SecretActs
 from kortix_tui.runtime.secret_views import VaultStatus
@@ -32,7 +33,9 @@ from kortix_tui.runtime.vault_calls import (
     RotateVault,
     SetPassphrase,
     SetSecret,
+    SetSecrets,
     ShareSecret,
+    StoredSecrets,
     UnlockVault,
     UnsetSecret,
     VaultAnchor,
@@ -47,7 +50,7 @@ Given = tuple[BaseModel, bytes]
 Answer = Callable[[Any, Secrets, Actor], Awaitable[Given]]
 QUIET: Final = (Redact, AuditAnchorCall, VerifyVault)
 """Reads: a refusal of them is nothing that the record must tell."""
-SECRETS: Final = (SetSecret, UnsetSecret, ShareSecret, ExposeSecret, ProvideSecret, ImportVault)
+SECRETS: Final = (SetSecret, SetSecrets, UnsetSecret, ShareSecret, ExposeSecret, ProvideSecret, ImportVault)
 """What looks at the index before it changes the vault: one at a time, or the second acts on what is past."""
 
 
@@ -72,6 +75,9 @@ class VaultService:
         self._add(ExportVault, lambda call, values, actor: self._state(vault.export(call, values, actor)), most=1)
         self._add(ImportVault, lambda call, values, actor: _only(vault.import_(call, values, actor)), exactly=2)
         self._add(SetSecret, lambda call, values, actor: _only(secrets.set(call, values[0], actor)), exactly=1)
+        self._add(
+            SetSecrets, lambda call, values, actor: self._set_many(secrets, call, values, actor), most=MAX_SECRETS
+        )
         self._add(UnsetSecret, lambda call, _, actor: _done(secrets.unset(call, actor)))
         self._add(ShareSecret, lambda call, _, actor: _only(secrets.share(call, actor)))
         self._add(ExposeSecret, lambda call, _, actor: _only(secrets.expose(call, actor)))
@@ -111,6 +117,12 @@ class VaultService:
             if kind not in (*QUIET, UnlockVault):
                 await self._refused(verb, actor, error)
             raise
+
+    @staticmethod
+    async def _set_many(acts: SecretActs, call: SetSecrets, values: Secrets, actor: Actor) -> Given:
+        if len(values) != len(call.items):
+            raise InvalidInput("The call has another number of secrets than it needs.")
+        return StoredSecrets(stored=await acts.set_many(call.items, values, actor)), b""
 
     async def _refused(self, verb: str, actor: Actor, error: KortixError) -> None:
         await self._custody.ledger.write(

@@ -681,6 +681,20 @@ def test_a_store_that_cannot_be_written_leaves_no_index_behind(desk: Vaulted, mo
     assert desk.runtime.vault.verify().records == 1
 
 
+def test_many_values_are_stored_in_one_write_or_not_at_all(desk: Vaulted) -> None:
+    desk.store("TOKEN_7", VALUE)
+    before = desk.runtime.vault.status().generation or 0
+    values = [(f"TOKEN_{number}", Secret(NEWER + str(number).encode())) for number in range(120)]
+    stored = desk.runtime.secrets.set_many(desk.project, values)
+    assert desk.runtime.vault.status().generation == before + 1
+    assert [one.created for one in stored].count(False) == 1
+    assert {view.version for view in desk.runtime.secrets.list() if view.identifier == "TOKEN_7"} == {2}
+    assert desk.redacts(NEWER + b"119") and not desk.redacts(VALUE)
+    with pytest.raises(InvalidInput):
+        desk.runtime.secrets.set_many(desk.project, [("FINE", Secret(VALUE)), ("WEAK", Secret(b"abc"))])
+    assert len(desk.runtime.secrets.list()) == 120
+
+
 def test_an_export_comes_back_in_another_home(desk: Vaulted, short_folder: Path) -> None:
     desk.store()
     desk.store("MINE", NEWER, only_me=True)
