@@ -25,6 +25,8 @@ from kortix_tui.console.widgets.lines import LineRing, LogLine
 
 POLL_SECONDS = 0.1
 """How often the store is asked whether something changed; one cheap query."""
+VAULT_SECONDS = 0.5
+"""How often it is asked for secrets and the inbox: a busy fleet writes all the time, and each reading starts git."""
 REREAD_SECONDS = 5.0
 """A silent host writes nothing, so that it is silent is only found by looking."""
 LOG_POLL_SECONDS = 0.1
@@ -79,8 +81,11 @@ class Bridge:
         if host:
             self.submit(lambda source: source.start_hosting(), lambda _: None, self._cannot_host)
         self._threads = [
-            self._thread("facts", partial(self._read_facts, self._again, self._read_lists, "problem")),
-            self._thread("vault", partial(self._read_facts, self._vault_again, self._read_vault, "vault_problem")),
+            self._thread("facts", partial(self._read_facts, self._again, self._read_lists, POLL_SECONDS, "problem")),
+            self._thread(
+                "vault",
+                partial(self._read_facts, self._vault_again, self._read_vault, VAULT_SECONDS, "vault_problem"),
+            ),
             self._thread("logs", self._read_logs),
         ]
         for number in range(WORKERS):
@@ -117,7 +122,7 @@ class Bridge:
         self._again.set()
         self._vault_again.set()
 
-    def _read_facts(self, again: threading.Event, read: Callable[[bool], None], problem: str) -> None:
+    def _read_facts(self, again: threading.Event, read: Callable[[bool], None], seconds: float, problem: str) -> None:
         version, waited = -1, REREAD_SECONDS
         while not self._ended.is_set():
             asked = again.is_set()
@@ -133,8 +138,8 @@ class Bridge:
             except Exception:
                 log.exception("reading the lists failed")
                 self._take(**{problem: "The state cannot be read; see the log."})
-            again.wait(POLL_SECONDS)
-            waited += POLL_SECONDS
+            again.wait(seconds)
+            waited += seconds
 
     def _read_lists(self, _: bool) -> None:
         source = self._source

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
         VaultCheck,
         VaultStatus,
     )
-    from kortix_tui.runtime.vault_calls import Kind, SlotWish
+    from kortix_tui.runtime.vault_calls import Kind, SlotWish, StoredSecret
     from kortix_tui.store.models import Project
     from kortix_tui.vault.secret import Secret
 
@@ -51,6 +51,17 @@ class SecretSource(Protocol):
         create: bool | None = None,
     ) -> SecretChange:
         """Store a value."""
+        ...
+
+    def set_many(
+        self,
+        project: Project,
+        values: Sequence[tuple[str, Secret]],
+        *,
+        exposure: Exposure | None = None,
+        only_me: bool | None = None,
+    ) -> tuple[StoredSecret, ...]:
+        """Store many values at once."""
         ...
 
     def rotate(self, project: Project, identifier: str, value: Secret) -> SecretChange:

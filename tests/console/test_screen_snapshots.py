@@ -25,7 +25,7 @@ def settle(until: Callable[..., Awaitable[None]]) -> Callable[..., Steps]:
         async def steps(pilot: Pilot[Any]) -> None:
             app = pilot.app
             assert isinstance(app, KortixApp)
-            await until(pilot, lambda: app.facts.loaded and app.facts.vault is not None and app.facts.host.here)
+            await until(pilot, lambda: is_shown(app))
             for key in keys:
                 await pilot.press(key)
             await until(pilot, lambda: ready(app))
@@ -37,6 +37,12 @@ def settle(until: Callable[..., Awaitable[None]]) -> Callable[..., Steps]:
         return steps
 
     return make
+
+
+def is_shown(app: KortixApp) -> bool:
+    """Whether everything was read, and the screen has it: what a dialog covers is not painted anew at once."""
+    facts = app.facts
+    return facts.loaded and facts.vault is not None and facts.host.here and app._taken is facts
 
 
 def logs_are_there(app: KortixApp) -> bool:

@@ -92,7 +92,9 @@ def stage(request: pytest.FixtureRequest, short_folder: Path) -> Iterator[Stage]
 def test_it_satisfies_the_protocol(stage: Stage) -> None:
     source: Source = stage.source
     for part, names in {
-        "secrets": ("list", "show", "requests", "set", "rotate", "unset", "share", "expose", "provide", "decline"),
+        "secrets": (
+            "list", "show", "requests", "set", "set_many", "rotate", "unset", "share", "expose", "provide", "decline",
+        ),
         "vault": (
             "status", "init", "unlock", "lock", "set_passphrase", "add_slot", "remove_slot", "rotate", "verify",
             "repair", "export", "import_",
@@ -119,6 +121,17 @@ def test_a_secret_is_stored_rotated_and_forgotten(stage: Stage) -> None:
     assert stage.source.vault.status().secrets == 1
     secrets.unset(project, "STRIPE_API_KEY")
     assert secrets.list() == []
+
+
+def test_values_of_a_file_are_stored_at_once(stage: Stage) -> None:
+    stage.store("B_TOKEN")
+    values = [("A_TOKEN", Secret(VALUE)), ("B_TOKEN", Secret(NEWER))]
+    stored = stage.source.secrets.set_many(stage.project, values, exposure=Exposure.CONNECTOR, only_me=None)
+    assert [one.created for one in stored] == [True, False]
+    rows = {row.identifier: row for row in stage.source.secrets.list(project=stage.project)}
+    assert {name: row.version for name, row in rows.items()} == {"A_TOKEN": 1, "B_TOKEN": 2}
+    assert rows["A_TOKEN"].exposure is Exposure.CONNECTOR
+    assert [one.secret_id for one in stored] == [rows["A_TOKEN"].id, rows["B_TOKEN"].id]
 
 
 def test_exposure_and_owner_change(stage: Stage) -> None:

@@ -14,6 +14,7 @@ from textual.app import App
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from kortix_tui.base.errors import TooSoon
 from kortix_tui.base.words import Exposure, VaultState
 from kortix_tui.console.app import KortixApp
 from kortix_tui.console.forms.backup_forms import ExportForm, ImportForm, RestoreForm
@@ -397,6 +398,25 @@ async def test_a_wrong_passphrase_makes_the_next_wait_longer_each_time(sit: Any)
         await person.press("enter")
         await person.see(lambda: person.app.facts.vault_state is VaultState.UNLOCKED)
         assert source.calls[-1] == ("unlock", "passphrase")
+
+
+async def test_a_key_that_the_host_did_not_try_is_kept(sit: Any) -> None:
+    """Another process had given wrong keys before."""
+    source = with_state(VaultState.LOCKED)
+    unlock = source.vault.unlock
+
+    def too_soon(*_: object, **__: object) -> Any:
+        source.vault.unlock = unlock  # type: ignore[method-assign]
+        raise TooSoon("Wait 4 s before the next try.")
+
+    async with sit(source) as person:
+        await person.press("U")
+        await person.at(UnlockForm)
+        source.vault.unlock = too_soon  # type: ignore[method-assign]
+        await person.press(*PASSPHRASE, "enter")
+        await person.see(lambda: "Wait 4 s before the next try." in person.text)
+        await person.press("enter")
+        await person.see(lambda: person.app.facts.vault_state is VaultState.UNLOCKED)
 
 
 async def test_a_key_of_the_machine_opens_without_a_question(sit: Any) -> None:

@@ -31,6 +31,12 @@ def no_keyring(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("kortix_tui.console.forms.key_forms.key_file_path", lambda given: given or "~/vault.key")
 
 
+def is_shown(app: KortixApp) -> bool:
+    """Whether everything was read, and the screen has it: what a dialog covers is not painted anew at once."""
+    facts = app.facts
+    return facts.loaded and facts.vault is not None and facts.host.here and app._taken is facts
+
+
 @pytest.fixture
 def steps(until: Callable[..., Awaitable[None]]) -> Callable[..., Callable[[Pilot[Any]], Awaitable[None]]]:
     """Keys to press once the facts are there; then everything that moves by itself stands still."""
@@ -39,7 +45,7 @@ def steps(until: Callable[..., Awaitable[None]]) -> Callable[..., Callable[[Pilo
         async def run(pilot: Pilot[Any]) -> None:
             app = pilot.app
             assert isinstance(app, KortixApp)
-            await until(pilot, lambda: app.facts.loaded and app.facts.vault is not None and app.facts.host.here)
+            await until(pilot, lambda: is_shown(app))
             for key in keys:
                 if key == PAST:
                     app.clock.pass_guard()  # type: ignore[attr-defined]

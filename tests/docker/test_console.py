@@ -49,7 +49,7 @@ async def test_from_prompt_to_merged_change(desk: Desk) -> None:
             await until(pilot, lambda: len(app.facts.sessions) == 1)
             log = app.screen_stack[0].query_one("#log", LogPane)
             await until(pilot, lambda: any("working on it" in line.text for line in log.store.read(0, log.store.end)))
-            await until(pilot, lambda: len(app.facts.changes) == 1)
+            await until(pilot, lambda: len(app.facts.changes) == len(app.facts.inbox) == 1)
             await pilot.press("3", "enter")
             await until(pilot, lambda: isinstance(app.screen, ChangeScreen))
             view = app.screen.query_one(DiffView)

@@ -21,7 +21,7 @@ from kortix_tui.console.widgets.help_overlay import HelpOverlay
 
 AT_START = (
     "start_hosting", "host", "unfinished", "data_version", "sessions.list", "sessions.records", "changes.list",
-    "projects.list",
+    "projects.list", "secrets.list", "secrets.requests", "inbox.list", "vault.status",
 )  # fmt: skip
 BY_KEYS: dict[str, tuple[str, ...]] = {
     "sessions.new": ("n", *"do it", "ctrl+s"),
@@ -33,6 +33,12 @@ BY_KEYS: dict[str, tuple[str, ...]] = {
     "changes.patch": ("d",),
     "changes.close": ("3", "x", "GUARD", "y"),
     "changes.reopen": ("2", "G", "r"),
+    "secrets.show": ("4",),
+    "secrets.rotate": ("4", "r", "GUARD", *"a value", "enter", "escape"),
+    "secrets.unset": ("4", "D", "GUARD", *"DATABASE_URL", "enter"),
+    "secrets.decline": ("3", "j", "j", "x", "GUARD", "y"),
+    "vault.lock": ("4", "L", "GUARD", "y"),
+    "vault.verify": ("4", "colon", *"vault", "full_stop", *"verify", "enter"),
 }
 
 
@@ -78,6 +84,8 @@ async def walk(app: KortixApp, pilot: Pilot[Any]) -> None:
     await until(pilot, lambda: app.current_mode == "changes")
     await pilot.press("3")
     await until(pilot, lambda: app.current_mode == "inbox")
+    await pilot.press("4")
+    await until(pilot, lambda: app.current_mode == "vault")
     await pilot.press("question_mark")
     await until(pilot, lambda: isinstance(app.screen, HelpOverlay))
     await pilot.press("q", "1")
@@ -103,7 +111,7 @@ async def test_keys_are_answered_while_the_world_hangs(stuck: Stuck, call: str) 
             stuck.hang(source, call)
         async with app.run_test(size=(120, 40)) as pilot:
             if call in BY_KEYS:
-                await until(pilot, lambda: app.facts.loaded and app.facts.host.here)
+                await until(pilot, lambda: app.facts.loaded and app.facts.vault is not None and app.facts.host.here)
                 stuck.hang(source, call)
                 for key in BY_KEYS[call]:
                     if key == "GUARD":
@@ -125,7 +133,7 @@ async def test_a_merge_that_hangs_holds_nothing_up(stuck: Stuck) -> None:
     app = KortixApp(bridge, terminal=Terminal.detect({}), clock=FixedClock(), ticking=False)
     try:
         async with app.run_test(size=(120, 40)) as pilot:
-            await until(pilot, lambda: app.facts.loaded and app.facts.host.here)
+            await until(pilot, lambda: app.facts.loaded and app.facts.vault is not None and app.facts.host.here)
             await pilot.press("3", "enter")
             await until(pilot, lambda: app.can_run("change_merge") and isinstance(app.screen, ChangeScreen))
             await pilot.press("m")
@@ -157,7 +165,7 @@ async def test_a_flood_of_output_leaves_the_keys_alone() -> None:
     writer = threading.Thread(target=flood, daemon=True)
     try:
         async with app.run_test(size=(120, 40)) as pilot:
-            await until(pilot, lambda: app.facts.loaded and app.facts.host.here)
+            await until(pilot, lambda: app.facts.loaded and app.facts.vault is not None and app.facts.host.here)
             writer.start()
             root = app.screen_stack[0]
             log = root.query_one("#log")

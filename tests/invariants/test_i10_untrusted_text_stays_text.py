@@ -202,7 +202,23 @@ def hostile_session() -> Iterator[PseudoTerminal]:
         for keys in ("\x1b", "q", "?", "G", "q", ":", "cr 3\r"):
             terminal.type(keys)
             terminal.quiet(0.3)
-        terminal.type("q1D")
+        # The vault's list and pages, its dialogs, and an agent's request in the inbox.
+        place = terminal.quiet()
+        terminal.type("q4")
+        terminal.until("by their grants", since=place)
+        for keys in ("j", "jjj", "\r", "\x04", "0", "r", "\x1b", "e", "\x1b", "a", "\x1b", "D", "\x1b"):
+            terminal.type(keys)
+            terminal.quiet(0.3)
+        for keys in (":vault.status\r", "\x04", "q"):
+            terminal.type(keys)
+            terminal.quiet(0.3)
+        place = terminal.quiet()
+        terminal.type("3/kind:secret\r")
+        terminal.until("Why, it says", since=place)
+        for keys in ("j", "\r", "\x1b", "x", "\x1b", "\x1b"):
+            terminal.type(keys)
+            terminal.quiet(0.3)
+        terminal.type("1D")
         terminal.quiet(0.5)
         terminal.type("\x1b")
         terminal.quiet(0.3)

@@ -8,8 +8,10 @@ from datetime import timedelta
 
 from console_source import NOW, MemorySource, a_change, a_day, a_project, a_session
 from hostile import corpus
+from memory_secrets import a_request, a_secret, a_slot
 
 from kortix_tui.base.text import visible
+from kortix_tui.base.words import VaultState
 from kortix_tui.console.terminal import Terminal
 from kortix_tui.store.records import Record
 
@@ -31,6 +33,13 @@ def a_hostile_day() -> MemorySource:
                 minutes=number,
             )
         )  # fmt: skip
+        source.secrets.request_rows.append(
+            a_request(number, session, text, reason=text, created_at=NOW - timedelta(minutes=number))
+        )
+        source.secrets.rows.append(a_secret(text, id=f"sec_{number}", hosts=(text,), agents=(text,), owner=text))
+        source.vault.slots.append(a_slot(number, "keyfile", text))
+    source.secrets.agents = texts
+    source.vault.state, source.vault.reason, source.vault.previous = VaultState.UNLOCKED, texts[0], texts[1]
     # Records are safe when they are stored; here nobody cleaned them.
     rows = source.record_rows.setdefault(source.session_rows[0].id, [])
     for number, text in enumerate(texts):

@@ -24,7 +24,7 @@ from kortix_tui.runtime.secret_views import (
     VaultStatus,
 )
 from kortix_tui.runtime.secret_words import exposure_says
-from kortix_tui.runtime.vault_calls import Kind, SlotWish
+from kortix_tui.runtime.vault_calls import Kind, SlotWish, StoredSecret
 from kortix_tui.store.models import Project
 from kortix_tui.vault.secret import Secret
 
@@ -131,6 +131,13 @@ class MemorySecrets:
         )  # fmt: skip
         self.rows.append(row)
         return self._changed(row, created=True)
+
+    def set_many(
+        self, project: Project, values: Sequence[tuple[str, Secret]], *, exposure: Exposure | None = None,
+        only_me: bool | None = None,
+    ) -> tuple[StoredSecret, ...]:  # fmt: skip
+        changes = [self.set(project, name, value, exposure=exposure, only_me=only_me) for name, value in values]
+        return tuple(StoredSecret(secret_id=one.secret.id, created=one.created) for one in changes)
 
     def rotate(self, project: Project, identifier: str, value: Secret) -> SecretChange:
         return self.set(project, identifier, value, create=False)

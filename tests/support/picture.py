@@ -61,7 +61,7 @@ async def paint(runtime: Runtime) -> dict[str, str]:
     pictures = {}
     try:
         async with app.run_test(size=SIZE) as pilot:
-            await until(lambda: app.facts.loaded and app.facts.host.here and len(app.facts.sessions) > 1)
+            await until(lambda: bool(app.facts.inbox) and app.facts.host.here and len(app.facts.sessions) > 1)
             # Wide enough for two logs: that of the selected session, and that of the one that was active before it.
             await until(lambda: all("exit status" in last_line(pane) for pane in app.screen.query(LogPane)))
             app.ticker.beat()

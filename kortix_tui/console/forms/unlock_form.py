@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from textual import on
 from textual.widget import Widget
 
-from kortix_tui.base.errors import KortixError, WrongKey
+from kortix_tui.base.errors import KortixError, TooSoon, WrongKey
 from kortix_tui.console.forms.form import Act, Form, Incomplete, chosen
 from kortix_tui.console.forms.key_forms import KIND_WORDS, TYPED, kind_of, slot_words
 from kortix_tui.console.widgets.choice_field import ChoiceField
@@ -65,8 +65,8 @@ class UnlockForm(Form):
         return lambda source: source.vault.unlock(kind, secret=secret, place=slot.place)
 
     def failed(self, error: KortixError) -> None:
-        """A wrong key is typed again from its beginning, after a while."""
-        if isinstance(error, WrongKey):
+        """A wrong key is typed again from its beginning, after a while; one that was not tried stays."""
+        if isinstance(error, WrongKey) and not isinstance(error, TooSoon):
             self.query_one("#key", MaskedEntry).clear()
             wait = self.console.wrong_keys.one_more()
             self.complain(f"{error.message} The next try is possible in {wait:.0f} s.")

@@ -49,7 +49,7 @@ def secret_page(secret: SecretView, detail: SecretDetail | None, now: datetime, 
     if secret.hosts:
         lines += field("hosts", ", ".join(visible_line(host) for host in secret.hosts), width)
     whose = "the project" if secret.owner == "project" else f"{visible_line(secret.owner)}, for own sessions only"
-    lines += field("variable", f"{secret.name} of {secret.project}; owner: {whose}", width)
+    lines += field("variable", f"{visible_line(secret.name)} of {secret.project}; owner: {whose}", width)
     rotated = f"version {secret.version}, {age(secret.rotated_at, now)} old"
     lines += field(
         "value", f"{rotated}; last used {f'{age(secret.used_at, now)} ago' if secret.used_at else 'never'}", width
@@ -118,7 +118,8 @@ def _tighter(secret: SecretView, width: int) -> Lines:
 
 def request_page(request: SecretRequestView, now: datetime, width: int) -> Lines:
     """An agent's request for a value: what it says is a claim."""
-    lines: Lines = [[Part(f" {visible_line(request.agent) or 'An agent'} asks for {request.identifier}", "title")], []]
+    who, what = visible_line(request.agent) or "An agent", visible_line(request.identifier)
+    lines: Lines = [[Part(f" {who} asks for {what}", "title")], []]
     lines += field("project", request.project, width)
     lines += field("session", f"{request.session_id}  {visible_line(request.session_title)}", width)
     lines += field("asked", f"{age(request.created_at, now)} ago", width)

@@ -74,8 +74,8 @@ def secret_row(secret: SecretView, now: datetime) -> Row:
     agents = ", ".join(visible_line(agent) for agent in secret.agents)
     owner = owner_words(secret)
     fields = {
-        "identifier": secret.identifier,
-        "name": secret.name,
+        "identifier": visible_line(secret.identifier),
+        "name": visible_line(secret.name),
         "exposure": exposure,
         "project": secret.project,
         "owner": owner,
@@ -87,7 +87,7 @@ def secret_row(secret: SecretView, now: datetime) -> Row:
     return Row(
         secret.id,
         {
-            "identifier": Cell(secret.identifier),
+            "identifier": Cell(fields["identifier"]),
             "exposure": Cell(exposure, role),
             "plain": Cell("! plain" if secret.plain else "", "warning"),
             "held": Cell(held, "warning" if secret.stale else "text", order=len(secret.held_by)),
