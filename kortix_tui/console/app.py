@@ -420,7 +420,8 @@ class KortixApp(App[Leave]):
         """Called by Textual when the terminal is as it was before: say where it failed, here and in the log."""
         for crash in self._crashes[:1]:
             log.critical("the console failed: %s", crash)
-            sys.__stderr__ and sys.__stderr__.write(f"kortix: the console failed unexpectedly.\n{crash}\n")
+            if sys.__stderr__ is not None:
+                sys.__stderr__.write(f"kortix: the console failed unexpectedly.\n{crash}\n")
         self._crashes.clear()
 
     # Leaving.

@@ -14,7 +14,7 @@ from textual.app import App
 from textual.pilot import Pilot
 from textual.widgets import Input
 
-from kortix_tui.base.errors import TooSoon
+from kortix_tui.base.errors import StoreFailed, TooSoon
 from kortix_tui.base.words import Exposure, VaultState
 from kortix_tui.console.app import KortixApp
 from kortix_tui.console.forms.backup_forms import ExportForm, ImportForm, RestoreForm
@@ -473,6 +473,31 @@ async def test_a_broken_vault_is_told_and_not_written(sit: Any, state: VaultStat
         await person.see(lambda: person.app.facts.vault_state is VaultState.UNLOCKED)
         accepted = 12 if state is VaultState.ROLLED_BACK else None
         assert ("repair", False, accepted) in source.calls
+
+
+async def test_a_vault_that_is_gone_is_not_simply_made_anew(sit: Any) -> None:
+    source = with_state(VaultState.MISSING)
+    source.vault.reason = "vault.kxv is gone; generation 12 was there."
+    async with sit(source, (140, 40)) as person:
+        assert "bring the file back from a backup" in person.text
+        await person.press("n")
+        await person.at(ReportDialog)
+        assert "generation 12 was there" in person.text
+        await person.press("q")
+        assert person.app.can_run("vault_repair")
+        assert not person.app.can_run("vault_rotate")
+
+
+async def test_a_page_that_cannot_be_read_says_why(sit: Any) -> None:
+    source = a_day()
+
+    def broken(*_: object) -> Any:
+        raise StoreFailed("The disk is full.")
+
+    source.secrets.show = broken  # type: ignore[method-assign]
+    async with sit(source) as person:
+        await person.said("The disk is full.")
+        assert "in plain" in person.text, "what the list knows is there"
 
 
 async def test_keys_of_the_vault_by_command(sit: Any) -> None:

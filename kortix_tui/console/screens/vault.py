@@ -5,6 +5,7 @@ from __future__ import annotations
 from textual import events, on
 from textual.app import ComposeResult
 
+from kortix_tui.base.errors import KortixError
 from kortix_tui.base.words import VaultState
 from kortix_tui.console.actions import Where
 from kortix_tui.console.facts import Facts
@@ -126,8 +127,12 @@ class VaultScreen(ViewScreen):
             return
         self._reading = secret
         self.kortix.bridge.submit(
-            lambda source: source.secrets.show(project, secret.identifier), self._have, lambda _: self._have(None)
+            lambda source: source.secrets.show(project, secret.identifier), self._have, self._not_read
         )
+
+    def _not_read(self, error: KortixError) -> None:
+        self.say_failed(error)
+        self._have(None)
 
     def _have(self, detail: SecretDetail | None) -> None:
         read, self._reading = self._reading, None
@@ -146,7 +151,12 @@ class VaultScreen(ViewScreen):
         if state is None:
             return reasons | dict.fromkeys([*NEEDS_VAULT, "vault.init", "vault.status"], "the vault is being read")
         if state is VaultState.MISSING:
-            return reasons | dict.fromkeys(NEEDS_VAULT, "there is no vault yet")
+            vault = self.kortix.facts.vault
+            lost = vault is not None and vault.reason is not None
+            reasons |= dict.fromkeys(NEEDS_VAULT, "its file is gone" if lost else "there is no vault yet")
+            if lost:  # what was there before may still be beside it
+                del reasons["vault.repair"]
+            return reasons
         reasons["vault.init"] = "there is a vault"
         if state is not VaultState.LOCKED:
             reasons["vault.unlock"] = f"it is {state.value}"
