@@ -5,18 +5,18 @@ from __future__ import annotations
 import os
 import sys
 import time
-import traceback
 
+from kortix_tui.base.crash import describe
 from kortix_tui.base.paths import Home
-from kortix_tui.base.text import visible, visible_line
+from kortix_tui.base.text import visible_line
 
 MAX_LOG = 1 << 20
 
 
 def report(error: Exception) -> int:
-    """Log where it happened, without the values of variables, and say so. Returns the exit status."""
+    """Log what it was and where, but no message and no value, and say so. Returns the exit status."""
     name = visible_line(type(error).__name__)
-    details = visible("".join(traceback.format_exception(error)))
+    details = describe(error) + "\n"
     log = Home.locate().path / "faults.log"
     try:
         _append(log, details)
@@ -34,7 +34,7 @@ def _append(log: os.PathLike[str], details: str) -> None:
         if os.fstat(descriptor).st_size > MAX_LOG:
             os.ftruncate(descriptor, 0)
         stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        command = visible_line(" ".join(sys.argv[1:3]))
+        command = visible_line(" ".join(sys.argv[1:2]))
         os.write(descriptor, f"--- {stamp} kortix {command}\n{details}".encode(errors="backslashreplace"))
     finally:
         os.close(descriptor)

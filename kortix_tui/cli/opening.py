@@ -88,7 +88,9 @@ def logging_to(handler: logging.Handler) -> Iterator[None]:
     """Our log lines, those of the libraries left out, to one place."""
     import logging
 
-    handler.setFormatter(logging.Formatter("%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s"))
+    from kortix_tui.base.crash import PlaceFormatter
+
+    handler.setFormatter(PlaceFormatter("%(asctime)s %(process)d %(levelname)s %(name)s: %(message)s"))
     ours = logging.getLogger("kortix_tui")
     ours.addHandler(handler)
     ours.setLevel(logging.INFO)

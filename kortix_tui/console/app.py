@@ -18,12 +18,12 @@ from textual.message import Message
 from textual.screen import Screen
 
 from kortix_tui.base.clock import Clock, SystemClock
+from kortix_tui.base.crash import describe
 from kortix_tui.base.errors import KortixError
 from kortix_tui.base.words import Exposure, Wanted
 from kortix_tui.console.actions import Where
 from kortix_tui.console.bridge import Bridge
 from kortix_tui.console.commands import build_commands
-from kortix_tui.console.crash import describe
 from kortix_tui.console.driver import ConsoleDriver
 from kortix_tui.console.facts import Facts
 from kortix_tui.console.key_line import KeyLine

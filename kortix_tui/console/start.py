@@ -59,7 +59,7 @@ def _log_to(path: Path) -> None:
     if path.exists() and path.stat().st_size > LOG_BYTES:
         path.replace(path.with_name(f"{path.name}.1"))
     handler = logging.FileHandler(path, encoding="utf-8")
-    from kortix_tui.console.crash import PlaceFormatter
+    from kortix_tui.base.crash import PlaceFormatter
 
     handler.setFormatter(PlaceFormatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
     root = logging.getLogger()

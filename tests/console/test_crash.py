@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 from pseudo_terminal import PROGRAM, PseudoTerminal
 
-from kortix_tui.console.crash import PlaceFormatter, describe
+from kortix_tui.base.crash import PlaceFormatter, describe
 from kortix_tui.console.driver import RESET
 from kortix_tui.console.terminal import Terminal
 

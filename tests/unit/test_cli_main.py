@@ -148,7 +148,8 @@ def test_an_unexpected_fault_is_short_and_logged_without_values(
     log = home.path / "faults.log"
     assert error == f"kortix: it failed unexpectedly (RuntimeError).\n  Details: {log}\n"
     text = log.read_text()
-    assert "RuntimeError: boom ␛[2J" in text and "test_cli_main.py" in text
+    assert "RuntimeError" in text and "test_cli_main.py" in text
+    assert "boom" not in text, "a message may quote a value"
     assert log.stat().st_mode & 0o777 == 0o600
 
 

@@ -198,14 +198,14 @@ def test_a_fault_of_the_program_logs_no_value(
     from kortix_tui.runtime import secrets
 
     def broken(*_: object, **__: object) -> None:
-        raise RuntimeError("It broke.")
+        raise RuntimeError(f"It broke at {VALUE}.")
 
     monkeypatch.setattr(secrets, "change_says", broken)
     stdin(VALUE.encode())
     said = shown(capfd, "secrets", "set", "API_KEY=-", status=1)
     assert "it failed unexpectedly (RuntimeError)" in said
     log = (vaulted.home.path / "faults.log").read_text()
-    assert "It broke." in log
+    assert "RuntimeError" in log and "in broken" in log
     assert VALUE not in said + log
 
 

@@ -1,7 +1,7 @@
-"""What a crash of the console may say: which exception, and where. Never what any variable held.
+"""What may be said of a crash: which exception, and where. Never its message, nor what any variable held.
 
-Textual's own screen for it shows the values of variables, and an exception's message may quote one. A value of the
-vault must not get into the terminal's scrollback or a log that way.
+A message may quote a value, and Textual's own screen for crashes shows the values of variables. A value of the vault
+must not get into the terminal's scrollback or a log that way.
 """
 
 from __future__ import annotations
