@@ -123,16 +123,22 @@ def decline(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def say_request(request: SecretRequestView) -> None:
-    """One request in full: what is asked, by whom, and what giving it would mean."""
+def _exposure(request: SecretRequestView) -> str:
     from kortix_tui.runtime.secret_words import MEANING
 
+    if request.stored is not None:
+        return f"stays {request.stored.value}, as it is stored: {MEANING[request.stored]}"
+    return f"{request.exposure.value}, as the agent asks: {MEANING[request.exposure]}"
+
+
+def say_request(request: SecretRequestView) -> None:
+    """One request in full: what is asked, by whom, and what giving it would mean."""
     say(paint(f"{request.project}  {visible_line(request.identifier)}", BOLD))
     say_fields([
         ("request", request.id),
         ("asked by", f"agent {request.agent} in session {request.session_id}  {request.session_title}"),
         ("when", f"{age(request.created_at, datetime.now(UTC))} ago"),
-        ("exposure", f"{request.exposure.value}: {MEANING[request.exposure]}"),
+        ("exposure", _exposure(request)),
         ("grant", "its grant on the base branch admits it" if request.granted else "not granted to this agent yet"),
     ])  # fmt: skip
     if request.reason:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pydantic import Field
 
-from kortix_tui.base.words import SessionStatus, VaultState
+from kortix_tui.base.words import Exposure, SessionStatus, VaultState
 from kortix_tui.runtime.views import View
 from kortix_tui.store.models import SecretRequest, SecretRow
 
@@ -64,6 +64,9 @@ class SecretRequestView(SecretRequest):
     session_title: str
     agent: str
     granted: bool = Field(description="Whether the agent's grant admits this identifier already.")
+    stored: Exposure | None = Field(
+        default=None, description="Exposure of a secret of this identifier that is there already; a value leaves it so."
+    )
 
 
 class SlotView(View):

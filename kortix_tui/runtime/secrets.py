@@ -97,21 +97,24 @@ class Secrets:
     def requests(self) -> Sequence[SecretRequestView]:
         """Open requests of agents for values, oldest first."""
         rows = self._context.store.all(
-            f"SELECT {', '.join('r.' + name for name in SecretRequest.model_fields)}, p.slug, x.title, x.agent"
+            f"SELECT {', '.join('r.' + name for name in SecretRequest.model_fields)}, p.slug, x.title, x.agent,"
+            " (SELECT s.exposure FROM secrets s WHERE s.project_id = r.project_id AND s.owner = 'project'"
+            " AND s.identifier = r.identifier COLLATE NOCASE AND s.removed_at IS NULL)"
             " FROM secret_requests r JOIN projects p ON p.id = r.project_id JOIN sessions x ON x.id = r.session_id"
             " WHERE r.state = ? ORDER BY r.created_at, r.id",
             (SecretRequestState.OPEN,),
         )
         views = []
         for row in rows:
-            request = SecretRequest.of(row[:-3])
-            grants = self._grants_of(request.project_id)
-            granted = row[-1] in grants.agents(request.identifier, request.exposure)
+            request, (slug, title, agent, stored) = SecretRequest.of(row[:-4]), row[-4:]
+            there = Exposure(stored) if stored else None
+            granted = agent in self._grants_of(request.project_id).agents(request.identifier, there or request.exposure)
             views.append(
                 SecretRequestView(
-                    **request.model_dump(), project=row[-3], session_title=row[-2], agent=row[-1], granted=granted
+                    **request.model_dump(), project=slug, session_title=title, agent=agent, granted=granted,
+                    stored=there,
                 )
-            )
+            )  # fmt: skip
         return views
 
     def request(self, reference: str) -> SecretRequestView:
