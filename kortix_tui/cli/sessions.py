@@ -320,7 +320,7 @@ def _shell(arguments: argparse.Namespace) -> int:
     with acting() as runtime:
         session = runtime.sessions.find(arguments.session)
         if at_terminal():
-            note(f"Shell in session {session.id}: leave it with exit, or with ctrl-] and then q.")
+            note(f"Shell in session {session.id}. Leave with exit, or ctrl-] and then q.")
             sys.stdout.flush()
         end = runtime.shells.attach(session.id)
     if end.detached:

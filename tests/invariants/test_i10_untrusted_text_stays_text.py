@@ -202,19 +202,18 @@ def hostile_session() -> Iterator[PseudoTerminal]:
         for keys in ("\x1b", "q", "?", "G", "q", ":", "cr 3\r"):
             terminal.type(keys)
             terminal.quiet(0.3)
-        # The vault's list and pages, its dialogs, and an agent's request in the inbox.
+        # The vault's list and pages, and an agent's request in the inbox.
         place = terminal.quiet()
         terminal.type("q4")
         terminal.until("by their grants", since=place)
-        for keys in ("j", "jjj", "\r", "\x04", "0", "r", "\x1b", "e", "\x1b", "a", "\x1b", "D", "\x1b"):
+        for keys in ("j", "jjj", "\r", "\x04", "0"):
             terminal.type(keys)
             terminal.quiet(0.3)
-        for keys in (":vault.status\r", "\x04", "q"):
-            terminal.type(keys)
-            terminal.quiet(0.3)
-        place = terminal.quiet()
-        terminal.type("3/kind:secret\r")
-        terminal.until("Why, it says", since=place)
+        terminal.type("3")
+        place = terminal.quiet(0.8)
+        terminal.type("/\x15kind:secret\r")
+        terminal.until("secret request", since=place)
+        terminal.quiet(0.5)
         for keys in ("j", "\r", "\x1b", "x", "\x1b", "\x1b"):
             terminal.type(keys)
             terminal.quiet(0.3)

@@ -27,7 +27,7 @@ META = RecordMeta(
     id="sec_1", project="prj_a", identifier="stripe-live", name="STRIPE_KEY", scope="shared", owner="project",
     exposure=Exposure.CONNECTOR, connectors=("stripe",), version=2, created=AT,
 )  # fmt: skip
-ENTRIES = [BackupEntry(META, Secret(VALUE))]
+ENTRIES = [BackupEntry(META, Secret(VALUE), "shop")]
 EXPECTED = {
     "format": "kortix-secrets",
     "version": 1,
@@ -39,6 +39,7 @@ EXPECTED = {
                 "owner": "project", "exposure": "connector", "gateway": False, "hosts": [], "connectors": ["stripe"],
                 "version": 2, "created": "2026-01-31T12:00:00.000Z", "retired": False,
             },
+            "project": "shop",
             "value": base64.b64encode(VALUE).decode(),
         }
     ],

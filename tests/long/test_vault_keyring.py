@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -58,7 +59,12 @@ def refused(act: Callable[[], object]) -> KeyringState:
 
 
 def children() -> list[psutil.Process]:
-    return [one for one in psutil.Process().children(recursive=True) if "keyring_child" in " ".join(one.cmdline())]
+    found = []
+    for one in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):  # ended meanwhile, or a zombie of another test
+            if "keyring_child" in " ".join(one.cmdline()):
+                found.append(one)
+    return found
 
 
 def configure(desktop: Login, code: str, *, chosen: str | None, plugin: bool = False) -> Path:
