@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import subprocess
 from collections.abc import AsyncIterator
@@ -356,7 +357,8 @@ async def test_a_host_that_refuses_or_hangs(checkout: Checkout, monkeypatch: pyt
     hook.write_text("#!/bin/sh\nsleep 3\n")
     monkeypatch.setattr(rescue, "DEADLINE_S", 0.5)
     result = await checkout.rescue()
-    assert result["outcome"] == "failed" and "longer" in result["message"]
+    # Which of the two deadlines ends it, the whole rescue's or its push's, depends on how fast the machine is.
+    assert result["outcome"] == "failed" and re.search("longer|did not end in time", result["message"])
 
 
 async def test_nothing_is_left_in_tmp(checkout: Checkout, short_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
