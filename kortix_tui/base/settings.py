@@ -6,6 +6,7 @@ not applied would be worse than no start.
 
 from __future__ import annotations
 
+import ipaddress
 import os
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
@@ -19,9 +20,7 @@ from kortix_tui.base.validation import Many, Part, validate, wrong
 
 _HOSTED_PROVIDERS = ("daytona", "platinum", "e2b")
 _ENGINE_SCHEMES = ("unix://", "tcp://", "ssh://", "http://", "https://", "npipe://")
-_LATER: Final = frozenset(
-    {"providers", "prices", "models", "budgets", "egress", "approvals", "connectors", "checks", "forges", "retention"}
-)
+_LATER: Final = frozenset({"providers", "prices", "models", "budgets", "checks", "forges", "retention"})
 """Sections of other editions of this file: they are let through, so that one file serves several versions."""
 
 _GIB = 1024**3
@@ -108,11 +107,47 @@ class SecretSettings(Part):
 
 
 class Notify(Part):
-    """How the console says that something waits for a person."""
+    """How the console says that something waits for a person.
+
+    The webhook gets a JSON object without arguments or values: kind, reference, project, session, title.
+    """
 
     bell: bool = True
     title: bool = True
     desktop: bool = False
+    webhook: Annotated[str, Field(pattern=r"^https?://\S+$", max_length=2048)] | None = None
+
+
+def _check_network(text: str) -> str:
+    try:
+        return str(ipaddress.ip_network(text))
+    except ValueError as error:
+        raise wrong(f"`{text}` is not a network", "Write it as `10.1.2.0/24` or `192.168.1.5/32`.") from error
+
+
+Network = Annotated[str, AfterValidator(_check_network)]
+
+
+class ConnectorSettings(Part):
+    """What connectors may reach beside public addresses, and which certificates they trust beside the system's."""
+
+    allow_private: Many[Network] = ()
+    ca_certificates: Many[AbsoluteFile] = ()
+
+
+class EgressSettings(Part):
+    """The ceiling over every agent's `network_egress`: hosts, `*.suffix` or `*`; and private networks it may name."""
+
+    allow: Many[Annotated[str, Field(min_length=1, max_length=253)]] = ("*",)
+    deny: Many[Annotated[str, Field(min_length=1, max_length=253)]] = ()
+    allow_private: Many[Network] = ()
+
+
+class ApprovalSettings(Part):
+    """How long an approval can be given, and how long an agent's tool call waits for it before it is told later."""
+
+    expire_hours: Annotated[float, Field(gt=0, le=30 * 24)] = 24
+    wait_seconds: Annotated[float, Field(ge=0, le=3600)] = 45
 
 
 class Settings(Part):
@@ -124,6 +159,9 @@ class Settings(Part):
     ceilings: Ceilings = Ceilings()
     decisions: Decisions = Decisions()
     secrets: SecretSettings = SecretSettings()
+    connectors: ConnectorSettings = ConnectorSettings()
+    egress: EgressSettings = EgressSettings()
+    approvals: ApprovalSettings = ApprovalSettings()
     notify: Notify = Notify()
     keymap: dict[str, str] = Field(default_factory=dict)
     theme: Annotated[str, Field(min_length=1, max_length=128)] | None = None

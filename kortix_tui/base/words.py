@@ -101,3 +101,52 @@ class SecretRequestState(StrEnum):
     OPEN = "open"
     PROVIDED = "provided"
     DECLINED = "declined"
+
+
+class Risk(StrEnum):
+    """What an action may do outside."""
+
+    READ = "read"
+    WRITE = "write"
+    DESTRUCTIVE = "destructive"
+
+
+class Verdict(StrEnum):
+    """What policy says of one call. On screens: Allow, Ask, Block."""
+
+    RUN = "always_run"
+    ASK = "require_approval"
+    BLOCK = "block"
+
+
+class CallState(StrEnum):
+    """Life of one brokered call.
+
+    `pending → approved | denied | expired | superseded`; `approved | (allowed by policy) → executing → done | failed |
+    unknown`. `failed`: certainly without effect, or answered with an error. `unknown`: the host died, or the connection
+    broke, after the first byte may have left; it may have run, and is never repeated. `refused`: never asked for.
+    """
+
+    PENDING = "pending"
+    APPROVED = "approved"
+    EXECUTING = "executing"
+    DONE = "done"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+    DENIED = "denied"
+    EXPIRED = "expired"
+    SUPERSEDED = "superseded"
+    REFUSED = "refused"
+
+    @property
+    def final(self) -> bool:
+        """Whether nothing more becomes of it."""
+        return self not in (CallState.PENDING, CallState.APPROVED, CallState.EXECUTING)
+
+
+class ConnectionState(StrEnum):
+    """Whether a stored credential can be used."""
+
+    READY = "ready"
+    EXPIRED = "expired"
+    REVOKED = "revoked"

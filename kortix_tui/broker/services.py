@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping
+from datetime import datetime
 from enum import StrEnum
-from typing import Annotated, Literal, Protocol
+from typing import Annotated, Any, Final, Literal, Protocol
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from kortix_tui.base.words import Exposure, SecretRequestState
+from kortix_tui.base.words import CallState, Exposure, Risk, SecretRequestState, Verdict
 from kortix_tui.repository.door import DoorAnswer
 from kortix_tui.sandbox.channel import Channel
 
@@ -115,6 +117,137 @@ class SecretService(Protocol):
         ...
 
 
+class ConnectorInfo(BaseModel):
+    """A connector, as a session that may use it sees it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    slug: str
+    name: str | None
+    provider: str
+    actions: int
+    connected: bool
+    problem: str | None = Field(description="Why calls cannot work now, and that a person must do something.")
+    accounts: tuple[str, ...] = ()
+
+
+class ActionInfo(BaseModel):
+    """An action, as an agent sees it."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str = Field(description="`connector.action`.")
+    title: str
+    description: str
+    risk: Risk
+    verdict: Verdict = Field(description="What policy says when the arguments change nothing.")
+    input_schema: dict[str, Any]
+
+
+class CallWish(BaseModel):
+    """What an agent sends to call an action.
+
+    Attributes:
+        key: Made by the caller, once for each call: the same key again is the same call, also after a lost connection.
+        arguments: The JSON text as the caller wrote it; read strictly by the host (no duplicate keys, no NaN).
+        wait: Seconds that this request may be held open for the answer, at most `LONGEST_HOLD_S`.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    key: Annotated[str, Field(pattern=r"^[a-z0-9]{16,64}$")]
+    connector: Annotated[str, Field(min_length=1, max_length=128)]
+    action: Annotated[str, Field(min_length=1, max_length=128)]
+    arguments: Annotated[str, Field(max_length=4 << 20)] = "{}"
+    account: Annotated[str, Field(max_length=128)] | None = None
+    reason: Annotated[str, Field(max_length=4000)] = ""
+    wait: Annotated[float, Field(ge=0)] = 0
+
+
+class CallReport(BaseModel):
+    """What became of a call.
+
+    Attributes:
+        state: As stored; `pending` is answered to agents as `pending_approval`.
+        code: Why it was refused or failed.
+        message: What to do now, in words: for a pending one to end the turn, for a blocked one that it is final.
+        status: Of the HTTP answer.
+        body: The answer as text, at most 1 MiB; base64 where `binary`. JSON stays the text that it is.
+        truncated: Whether the answer is longer; the rest can be read below `/v1/agent/calls/ID/output`.
+        bytes: Size of the whole answer as far as it is stored.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: str
+    connector: str
+    action: str
+    state: CallState
+    code: str | None = None
+    message: str | None = None
+    note: str | None = None
+    expires_at: datetime | None = None
+    status: int | None = None
+    headers: dict[str, str] = Field(default_factory=dict)
+    body: str | None = None
+    binary: bool = False
+    truncated: bool = False
+    bytes: int | None = None
+
+
+LONGEST_HOLD_S: Final = 25.0
+"""A request at the door is held open so long at most; the caller asks again by the call's id."""
+
+
+class ConnectorService(Protocol):
+    """The session's connectors. Which session it is follows from the door alone (I11)."""
+
+    async def connectors(self) -> list[ConnectorInfo]:
+        """Connectors that the agent's grant names."""
+        ...
+
+    async def actions(self, connector: str | None = None, /) -> list[ActionInfo]:
+        """Actions of one of them, or of all."""
+        ...
+
+    async def call(self, wish: CallWish, /) -> CallReport:
+        """Call an action, or join the call of that key. Never raises for what policy or a grant refuses: that is a
+        stored, audited call in state `refused`."""
+        ...
+
+    async def report(self, call_id: str, wait: float, leave: bool, /) -> CallReport:
+        """What became of a call of this session; `leave` says that the caller waits no longer."""
+        ...
+
+    async def output(self, call_id: str, /) -> tuple[bytes, str]:
+        """The whole stored answer, and its media type."""
+        ...
+
+
+class EgressService(Protocol):
+    """The session's way to the network."""
+
+    async def open(self, method: str, host: str, port: int, /) -> Passage:
+        """A connection to a host that the agent's rules and the operator's ceiling allow; every attempt is recorded.
+
+        Raises:
+            Refused: No rule allows it, or it resolves to a closed range.
+            KortixError: It cannot be reached.
+        """
+        ...
+
+
+class Passage(Protocol):
+    """One open connection to the outside."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def close(self, sent: int, received: int, /) -> None:
+        """End it, and record how many bytes went each way."""
+        ...
+
+
 class GitService(Protocol):
     """Smart HTTP for the session's repository."""
 
@@ -146,6 +279,16 @@ class DoorServices(Protocol):
     @property
     def secrets(self) -> SecretService:
         """The secret verbs."""
+        ...
+
+    @property
+    def connectors(self) -> ConnectorService | None:
+        """The connector verbs; `None` while only work is being rescued."""
+        ...
+
+    @property
+    def egress(self) -> EgressService | None:
+        """The way to the network; `None` for an agent without one."""
         ...
 
     async def supervise(self, channel: Channel) -> None:

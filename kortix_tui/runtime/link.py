@@ -13,7 +13,7 @@ from typing import Final
 from kortix_tui.base.errors import DeadlineExceeded, KortixError, Refused, VaultLocked
 from kortix_tui.broker.door import Door
 from kortix_tui.broker.listener import DoorListener
-from kortix_tui.broker.services import ChangeInfo, ChangeProposal, SessionInfo
+from kortix_tui.broker.services import ChangeInfo, ChangeProposal, ConnectorService, EgressService, SessionInfo
 from kortix_tui.harness.command import TurnStart
 from kortix_tui.manifest.plan import AgentPlan
 from kortix_tui.repository.door import Access, GitDoor, PushReport
@@ -92,6 +92,8 @@ class Link:
         self._pushes: Pushes | None = None
         self._shells = list[ShellStream]()
         self.git: GitDoor | None = None
+        self.connectors: ConnectorService | None = None
+        self.egress: EgressService | None = None
         self.secrets = AgentSecrets(session_id, ledger, delivery, self.note)
 
     # Opening and closing

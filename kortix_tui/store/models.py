@@ -10,13 +10,18 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from kortix_tui.base.words import (
     Activity,
+    CallState,
     ChangeStatus,
+    ConnectionState,
     Exposure,
+    Outcome,
     PromptState,
     RequestState,
+    Risk,
     SecretRequestState,
     SessionStatus,
     VaultState,
+    Verdict,
     Wanted,
 )
 
@@ -243,3 +248,103 @@ class HostRow(Row):
         if value <= 0:
             raise ValueError("a process id is positive")
         return value
+
+
+class Connection(Row):
+    """A credential stored for a connector: one account. Its values are in the vault, under `identifier`."""
+
+    id: str
+    project_id: str
+    connector: str
+    account: str = Field(description="`default` where there is only one.")
+    is_default: bool
+    auth: str = Field(description="Kind of auth, as in the manifest: `bearer`, `basic`, `oauth2` …")
+    username: str | None
+    identifier: str | None = Field(description="Identifier of the secret that holds the value; none for auth `none`.")
+    details: str = Field(description="What else is not secret, as JSON: scopes, client id, identifiers of tokens.")
+    state: ConnectionState
+    version: int = Field(description="Counts up with each new token or value.")
+    expires_at: datetime | None
+    created_by: str
+    created_at: datetime
+    updated_at: datetime
+    used_at: datetime | None
+
+
+class Call(Row):
+    """One brokered call, whatever became of it.
+
+    `request` is what will be sent (`broker.connectors.model.Materialised` as JSON) and `digest` its SHA-256. `rule`
+    says which rule decided (`broker.connectors.model.RuleSource` as JSON).
+    """
+
+    id: str
+    project_id: str
+    session_id: str | None = Field(description="None for a call that the operator makes from the command line.")
+    key: str
+    connector: str
+    action: str = Field(description="Relative to its connector.")
+    account: str | None
+    risk: Risk
+    state: CallState
+    verdict: Verdict
+    rule: str
+    code: str | None = Field(description="Why it was refused or failed: `connector_not_assigned`, `policy_block` …")
+    message: str | None
+    reason: str = Field(description="What the agent says it is for. Not verified.")
+    arguments: str = Field(description="Canonical JSON (RFC 8785).")
+    request: str | None
+    digest: str | None
+    status: int | None = Field(description="Of the HTTP answer.")
+    bytes: int | None = Field(description="Size of the answer's body.")
+    duration_ms: float | None
+    output: str | None = Field(description="Name of the file below the session's folder that holds the whole answer.")
+    created_by: str
+    created_at: datetime
+    expires_at: datetime | None = Field(description="When a pending one ends unanswered.")
+    decided_by: str | None
+    decided_at: datetime | None
+    note: str | None = Field(description="What the person who decided tells the agent.")
+    started_at: datetime | None
+    ended_at: datetime | None
+    asked_at: datetime | None = Field(description="When its caller last asked what became of it.")
+    left_at: datetime | None = Field(description="When its caller stopped waiting; it is told by a prompt then.")
+    collected_at: datetime | None = Field(description="When its caller got the final answer.")
+    told_at: datetime | None = Field(description="When a prompt with the answer was queued.")
+
+
+class CallRule(Row):
+    """Approval memory: calls of one shape that run without asking, so often and so long."""
+
+    id: str
+    project_id: str
+    session_id: str | None = Field(description="Set where only this session's calls count.")
+    connector: str
+    action: str
+    arguments: str = Field(description="JSON object of dotted paths to the values they must have.")
+    most: int
+    used: int
+    from_call: str
+    created_by: str
+    created_at: datetime
+    expires_at: datetime
+    revoked_by: str | None
+    revoked_at: datetime | None
+
+
+class Egress(Row):
+    """One attempt of a sandbox to reach a host."""
+
+    id: str
+    session_id: str
+    at: datetime
+    host: str
+    port: int
+    method: str = Field(description="`CONNECT`, or the method of a plain HTTP request.")
+    outcome: Outcome
+    code: str | None = Field(description="Why it was refused or failed.")
+    rule: str | None = Field(description="The host or preset that allowed it.")
+    address: str | None
+    bytes_out: int
+    bytes_in: int
+    ended_at: datetime | None

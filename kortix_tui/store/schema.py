@@ -133,4 +133,53 @@ MIGRATIONS: Final[tuple[str, ...]] = (
 
     ALTER TABLE sessions ADD COLUMN attended INTEGER NOT NULL DEFAULT 0;
     """,
+    """
+    CREATE TABLE catalogues (
+        id TEXT PRIMARY KEY, project_id TEXT NOT NULL REFERENCES projects (id), connector TEXT NOT NULL,
+        definition TEXT NOT NULL, document TEXT NOT NULL, state TEXT NOT NULL, actions INTEGER NOT NULL,
+        body BLOB NOT NULL, created_by TEXT NOT NULL, created_at TEXT NOT NULL, decided_by TEXT, decided_at TEXT
+    );
+    CREATE UNIQUE INDEX catalogues_one ON catalogues (project_id, connector, definition, state)
+        WHERE state IN ('accepted', 'pending');
+
+    CREATE TABLE connections (
+        id TEXT PRIMARY KEY, project_id TEXT NOT NULL REFERENCES projects (id), connector TEXT NOT NULL,
+        account TEXT NOT NULL, is_default INTEGER NOT NULL, auth TEXT NOT NULL, username TEXT,
+        identifier TEXT, details TEXT NOT NULL, state TEXT NOT NULL, version INTEGER NOT NULL, expires_at TEXT,
+        created_by TEXT NOT NULL, created_at TEXT NOT NULL, updated_at TEXT NOT NULL, used_at TEXT, removed_at TEXT
+    );
+    CREATE UNIQUE INDEX connections_account ON connections (project_id, connector, account) WHERE removed_at IS NULL;
+    CREATE UNIQUE INDEX connections_default ON connections (project_id, connector)
+        WHERE removed_at IS NULL AND is_default = 1;
+
+    CREATE TABLE calls (
+        id TEXT PRIMARY KEY, project_id TEXT NOT NULL REFERENCES projects (id),
+        session_id TEXT REFERENCES sessions (id), key TEXT NOT NULL, connector TEXT NOT NULL, action TEXT NOT NULL, account TEXT, risk TEXT NOT NULL,
+        state TEXT NOT NULL, verdict TEXT NOT NULL, rule TEXT NOT NULL, code TEXT, message TEXT, reason TEXT NOT NULL,
+        arguments TEXT NOT NULL, request TEXT, digest TEXT, status INTEGER, bytes INTEGER, duration_ms REAL,
+        output TEXT, created_by TEXT NOT NULL, created_at TEXT NOT NULL, expires_at TEXT, decided_by TEXT,
+        decided_at TEXT, note TEXT, started_at TEXT, ended_at TEXT,
+        asked_at TEXT, left_at TEXT, collected_at TEXT, told_at TEXT
+    );
+    CREATE UNIQUE INDEX calls_key ON calls (session_id, key);
+    CREATE UNIQUE INDEX calls_pending ON calls (session_id, digest) WHERE state = 'pending';
+    CREATE INDEX calls_open ON calls (state, created_at) WHERE state IN ('pending', 'approved', 'executing');
+    CREATE INDEX calls_action ON calls (project_id, connector, action, created_at);
+    CREATE INDEX calls_session ON calls (session_id, created_at);
+
+    CREATE TABLE call_rules (
+        id TEXT PRIMARY KEY, project_id TEXT NOT NULL REFERENCES projects (id),
+        session_id TEXT REFERENCES sessions (id), connector TEXT NOT NULL, action TEXT NOT NULL, arguments TEXT NOT NULL, most INTEGER NOT NULL,
+        used INTEGER NOT NULL DEFAULT 0, from_call TEXT NOT NULL REFERENCES calls (id), created_by TEXT NOT NULL,
+        created_at TEXT NOT NULL, expires_at TEXT NOT NULL, revoked_by TEXT, revoked_at TEXT
+    );
+    CREATE INDEX call_rules_action ON call_rules (project_id, connector, action);
+
+    CREATE TABLE egress (
+        id TEXT PRIMARY KEY, session_id TEXT NOT NULL REFERENCES sessions (id), at TEXT NOT NULL, host TEXT NOT NULL,
+        port INTEGER NOT NULL, method TEXT NOT NULL, outcome TEXT NOT NULL, code TEXT, rule TEXT, address TEXT,
+        bytes_out INTEGER NOT NULL, bytes_in INTEGER NOT NULL, ended_at TEXT
+    );
+    CREATE INDEX egress_session ON egress (session_id, at);
+    """,
 )

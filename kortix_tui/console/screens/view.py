@@ -191,10 +191,10 @@ class ViewScreen(Screen[None]):
     # Panes.
 
     def action_focus_main(self) -> None:
-        """To the first pane."""
-        panes = self.query("Pager")
-        if panes:
-            panes.first().focus()
+        """To the first pane that is shown."""
+        first = next((pane for pane in self.focus_chain if isinstance(pane, Pager)), None)
+        if first is not None:
+            first.focus()
 
     def action_pane_zoom(self) -> None:
         """Show only the pane with the focus."""

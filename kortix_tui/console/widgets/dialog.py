@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 
 class Dialog(ModalScreen[T]):
-    """A modal dialog whose keys are ignored for a moment after its content changed."""
+    """A modal dialog whose keys, esc apart, are ignored for a moment after its content changed."""
 
     DEFAULT_CSS = """
     Dialog { align: center middle; background: $background 60%; }
@@ -52,9 +52,10 @@ class Dialog(ModalScreen[T]):
         """Swallow a key that came too soon; whether it was.
 
         What counts is when it was typed: a key that waited while the console was busy is no answer to what it
-        could not have shown yet.
+        could not have shown yet. Esc never waits: it decides nothing, and a dialog that stayed would take the keys
+        that were meant for what is below it.
         """
-        if min(self._clock(), event.time) >= self._armed_at:
+        if event.key == "escape" or min(self._clock(), event.time) >= self._armed_at:
             return False
         event.stop()
         event.prevent_default()

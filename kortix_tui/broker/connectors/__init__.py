@@ -1,0 +1,1 @@
+"""Connectors: declared ways to reach outside systems, whose credentials stay on the host."""
