@@ -154,7 +154,8 @@ MIGRATIONS: Final[tuple[str, ...]] = (
 
     CREATE TABLE calls (
         id TEXT PRIMARY KEY, project_id TEXT NOT NULL REFERENCES projects (id),
-        session_id TEXT REFERENCES sessions (id), key TEXT NOT NULL, connector TEXT NOT NULL, action TEXT NOT NULL, account TEXT, risk TEXT NOT NULL,
+        session_id TEXT REFERENCES sessions (id), key TEXT NOT NULL,
+        connector TEXT NOT NULL, action TEXT NOT NULL, account TEXT, risk TEXT NOT NULL,
         state TEXT NOT NULL, verdict TEXT NOT NULL, rule TEXT NOT NULL, code TEXT, message TEXT, reason TEXT NOT NULL,
         arguments TEXT NOT NULL, request TEXT, digest TEXT, status INTEGER, bytes INTEGER, duration_ms REAL,
         output TEXT, created_by TEXT NOT NULL, created_at TEXT NOT NULL, expires_at TEXT, decided_by TEXT,
@@ -169,7 +170,8 @@ MIGRATIONS: Final[tuple[str, ...]] = (
 
     CREATE TABLE call_rules (
         id TEXT PRIMARY KEY, project_id TEXT NOT NULL REFERENCES projects (id),
-        session_id TEXT REFERENCES sessions (id), connector TEXT NOT NULL, action TEXT NOT NULL, arguments TEXT NOT NULL, most INTEGER NOT NULL,
+        session_id TEXT REFERENCES sessions (id),
+        connector TEXT NOT NULL, action TEXT NOT NULL, arguments TEXT NOT NULL, most INTEGER NOT NULL,
         used INTEGER NOT NULL DEFAULT 0, from_call TEXT NOT NULL REFERENCES calls (id), created_by TEXT NOT NULL,
         created_at TEXT NOT NULL, expires_at TEXT NOT NULL, revoked_by TEXT, revoked_at TEXT
     );
