@@ -316,6 +316,19 @@ async def test_views_filters_and_the_way_back(console: Make, until: Until) -> No
         assert isinstance(app.screen, InboxScreen)
 
 
+async def test_the_first_pane_is_one_that_is_seen(console: Make, until: Until) -> None:
+    """The focus on the hidden list of files took `j`, `/` and the rest, and nothing was seen of it."""
+    app = console(a_day())
+    async with app.run_test(size=(80, 24)) as pilot:
+        screen = await open_change(app, pilot, until)
+        await pilot.press("0")
+        assert app.focused is screen.query_one(DiffView)
+        await pilot.press("f", "tab", "0")
+        assert app.focused is screen.query_one("#files")
+        await pilot.press("f", "0")
+        assert app.focused is screen.query_one(DiffView)
+
+
 async def test_keys_typed_ahead_go_where_they_were_meant(console: Make, until: Until) -> None:
     """A burst, as a slow link or a paste into the terminal makes it: nothing of a filter becomes an act."""
     source = a_day()

@@ -24,9 +24,7 @@ def dialog(clock: FixedClock, tier: Tier = Tier.LASTING) -> ConfirmDialog:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("key", "answer"), [("y", True), ("enter", False), ("escape", False), ("n", False), ("q", False)]
-)
+@pytest.mark.parametrize(("key", "answer"), [("y", True), ("enter", False), ("n", False), ("q", False)])
 async def test_only_y_says_yes(widget_app: Callable[..., Any], until: Until, key: str, answer: bool) -> None:
     clock, answers = FixedClock(), list[object]()
     app = widget_app(TextPane())
@@ -40,6 +38,20 @@ async def test_only_y_says_yes(widget_app: Callable[..., Any], until: Until, key
         assert answers == []
         await pilot.press(key)
         await until(pilot, lambda: answers == [answer])
+
+
+@pytest.mark.parametrize("tier", Tier)
+async def test_esc_alone_does_not_wait(widget_app: Callable[..., Any], until: Until, tier: Tier) -> None:
+    """It decides nothing, and where it was swallowed the dialog took the keys meant for the screen below it."""
+    clock, answers = FixedClock(), list[object]()
+    app = widget_app(TextPane())
+    async with app.run_test() as pilot:
+        app.push_screen(dialog(clock, tier), answers.append)
+        await pilot.pause()
+        await pilot.press("y", *"k7m2", "enter")
+        assert answers == [], "too soon"
+        await pilot.press("escape")
+        await until(pilot, lambda: answers == [False])
 
 
 async def test_new_content_makes_keys_wait_again(widget_app: Callable[..., Any], until: Until) -> None:
