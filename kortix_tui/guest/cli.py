@@ -1,7 +1,6 @@
 """The `kortix` command inside a sandbox: what an agent may ask of the host, and nothing else.
 
-It speaks to the door and needs no other module. Every answer of the host is shown as it is; a refusal is an answer
-too, with status 1.
+Every answer of the host is shown as it is; a refusal is an answer too, with status 1.
 """
 
 from __future__ import annotations
@@ -9,22 +8,29 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
+import types
 from typing import Any, NoReturn, Sequence
 
-# The HTTP module takes TLS along when it can; the door has none, and loading it is a third of the start.
-sys.modules.setdefault("ssl", None)  # type: ignore[arg-type]
-import http.client  # noqa: E402
 
-DOOR = "/run/kortix/door.sock"
-TOKEN_FILE = "/run/kortix-agent/token"
-_REQUEST_S = 90.0
+def _name_the_package() -> None:
+    """Make the package's names where this file is run alone; see `supervisor`."""
+    folder = os.path.dirname(os.path.realpath(__file__))
+    for name, paths in (("kortix_tui", []), ("kortix_tui.guest", [folder])):
+        module = types.ModuleType(name)
+        module.__path__ = paths
+        sys.modules[name] = module
+
+
+if __name__ == "__main__":
+    _name_the_package()
+
+from kortix_tui.guest import connectors  # noqa: E402
+from kortix_tui.guest.asking import PATIENCE_S, Failed, ask, warn  # noqa: E402
+
 _GIT_S = 300.0
-_PATIENCE_S = float(os.environ.get("KORTIX_PATIENCE", "60"))
-"""Seconds; new connections at the door wait that long for the next host."""
 _LOST_PUSH = (
     "cannot lock ref",
     "unexpected disconnect",
@@ -37,7 +43,6 @@ _LOST_PUSH = (
     "error: 50",
 )
 """Git's words for a host that went away in the middle of a push."""
-_ANSWER_LIMIT = 4 << 20
 _ANSWER_LOOK_S = 2.0
 _WAIT_S = 3600.0
 _EXAMPLES = """\
@@ -47,89 +52,12 @@ examples:
   kortix cr show 3
   kortix secrets ls
   kortix secrets request STRIPE_API_KEY --reason "To run the payment tests." --scope environment
+  kortix connectors ls
+  kortix connectors call billing.get_customer '{"id": "42"}'
   kortix info --json
 
 Commit your work before you open a change request. A person reviews and merges it.
 """
-
-
-class Failed(Exception):
-    """The command ends with status 1.
-
-    Args:
-        message: What is wrong.
-        hint: What to do about it.
-        code: A word for programs.
-    """
-
-    def __init__(self, message: str, hint: str | None = None, code: str = "failed") -> None:
-        super().__init__(message)
-        self.message = message
-        self.hint = hint
-        self.code = code
-
-
-class _DoorConnection(http.client.HTTPConnection):
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
-        self.sock.connect(os.environ.get("KORTIX_DOOR", DOOR))
-
-
-def _token() -> str:
-    token = os.environ.get("KORTIX_TOKEN", "")
-    if not token:
-        try:
-            with open(TOKEN_FILE, encoding="ascii") as file:
-                token = file.read().strip()
-        except OSError as error:
-            raise Failed(
-                "There is no token for this sandbox.", "Run this command inside a session.", "no_token"
-            ) from error
-    return token
-
-
-def ask(method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-    """Ask the host and return its answer.
-
-    Raises:
-        Failed: It refused, or it is not there.
-    """
-    patience = time.monotonic() + _PATIENCE_S
-    while True:
-        try:
-            status, raw = _exchange(method, path, body)
-            break
-        except (OSError, http.client.HTTPException) as error:
-            # A host that goes hands over within seconds. Every verb may be repeated: the second time changes nothing.
-            if time.monotonic() > patience:
-                raise Failed(
-                    f"The host does not answer: {error}.", "It may be restarting; try again in a minute.", "no_host"
-                ) from error
-            time.sleep(0.2)
-    try:
-        answer = json.loads(raw)
-    except ValueError as error:
-        raise Failed(f"The host answered {status} without JSON.", code="bad_answer") from error
-    if status >= 400:
-        fault = answer.get("error", {}) if isinstance(answer, dict) else {}
-        raise Failed(
-            str(fault.get("message", f"The host answered {status}.")),
-            fault.get("hint"),
-            str(fault.get("code", "failed")),
-        )
-    return answer
-
-
-def _exchange(method: str, path: str, body: dict[str, Any] | None) -> tuple[int, bytes]:
-    connection = _DoorConnection("door", timeout=_REQUEST_S)
-    headers = {"Authorization": f"Bearer {_token()}", "Content-Type": "application/json", "Connection": "close"}
-    try:
-        connection.request(method, "/v1/agent/" + path, None if body is None else json.dumps(body), headers)
-        response = connection.getresponse()
-        return response.status, response.read(_ANSWER_LIMIT)
-    finally:
-        connection.close()
 
 
 def git(*arguments: str) -> str:
@@ -159,7 +87,7 @@ def push(branch: str, head: str) -> None:
     Raises:
         Failed: The host refuses it, the branch has work that this clone has not, or the host is not there.
     """
-    patience = time.monotonic() + _PATIENCE_S
+    patience = time.monotonic() + PATIENCE_S
     ref = f"refs/heads/{branch}"
     while True:
         try:
@@ -266,11 +194,6 @@ def info(options: argparse.Namespace) -> Any:
     return ask("GET", "session")
 
 
-def warn(message: str) -> None:
-    """Say something that is not the answer."""
-    print(f"kortix: {message}", file=sys.stderr)
-
-
 def describe(answer: Any) -> str:
     """Facts for people, one a line."""
     return "\n".join(f"{key.replace('_', ' ')}: {value}" for key, value in answer.items() if value is not None)
@@ -330,6 +253,9 @@ def _parser() -> argparse.ArgumentParser:
     merging.add_argument("number", type=int, nargs="?")
     merging.set_defaults(run=merge_change, describe=describe)
     _add_secrets(nouns.add_parser("secrets", help="secrets, without their values"), shared)
+    connectors.add(nouns, shared)
+    serving = nouns.add_parser("mcp", help="serve this session's connectors as MCP tools on standard input and output")
+    serving.set_defaults(run=None)
     return parser
 
 
@@ -355,6 +281,10 @@ def _add_secrets(secrets: argparse.ArgumentParser, shared: argparse.ArgumentPars
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command."""
     options = _parser().parse_args(arguments)
+    if options.run is None:
+        from kortix_tui.guest import mcp
+
+        return mcp.serve()
     try:
         answer = options.run(options)
     except Failed as error:
@@ -365,7 +295,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"kortix: {error.message}" + (f"\n{error.hint}" if error.hint else ""), file=sys.stderr)
         return 1
     print(json.dumps(answer, indent=2) if options.json else options.describe(answer))
-    return 0
+    return options.status(answer) if hasattr(options, "status") else 0
 
 
 if __name__ == "__main__":

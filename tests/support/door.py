@@ -16,6 +16,8 @@ from kortix_tui.broker.listener import DoorListener, Limits
 from kortix_tui.broker.services import (
     ChangeInfo,
     ChangeProposal,
+    ConnectorService,
+    EgressService,
     GitService,
     SecretInfo,
     SecretReport,
@@ -83,6 +85,8 @@ class SmallHost:
     proposals: list[ChangeProposal] = field(default_factory=list)
     denied: int = 0
     secrets: SmallSecrets = field(default_factory=SmallSecrets)
+    connectors: ConnectorService | None = None
+    egress: EgressService | None = None
     channel: Channel | None = None
     changed: asyncio.Condition = field(default_factory=asyncio.Condition)
 
