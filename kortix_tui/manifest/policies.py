@@ -26,25 +26,22 @@ def as_regex(match: str) -> str | None:
 def glob_matches(pattern: str, text: str) -> bool:
     """Whether an anchored glob, in which only `*` is special and case is ignored, matches.
 
-    Never takes more steps than the product of both lengths, so a hostile pattern costs nothing.
+    The parts between the stars are looked for from left to right, so a hostile pattern costs nothing.
     """
-    pattern, text = pattern.casefold(), text.casefold()
-    at = mark = 0
-    star = -1
-    here = 0
-    while here < len(text):
-        if at < len(pattern) and pattern[at] == "*":
-            star, mark = at, here
-            at += 1
-        elif at < len(pattern) and pattern[at] == text[here]:
-            at += 1
-            here += 1
-        elif star >= 0:
-            mark += 1
-            at, here = star + 1, mark
-        else:
+    first, *parts = pattern.casefold().split("*")
+    text = text.casefold()
+    if not parts:
+        return first == text
+    last = parts.pop()
+    if len(text) < len(first) + len(last) or not text.startswith(first) or not text.endswith(last):
+        return False
+    at, end = len(first), len(text) - len(last)
+    for part in parts:
+        found = text.find(part, at, end)
+        if found < 0:
             return False
-    return all(char == "*" for char in pattern[at:])
+        at = found + len(part)
+    return True
 
 
 def covers(first: str, second: str) -> bool:
@@ -72,13 +69,14 @@ def _check_match(match: str) -> str:
         raise wrong(f"the regular expression is invalid: {error}", 'Use a glob such as `"get_*"`.') from error
     if nested_quantifier(body):
         raise wrong(
-            "the regular expression repeats a group that repeats", "Such a match can take for ever; use a glob."
+            "the regular expression repeats a group that repeats or has a choice in it",
+            "Such a match can take for ever; use a glob.",
         )
     return match
 
 
 def nested_quantifier(body: str) -> bool:
-    """Whether a quantified group holds a quantifier, as `(a+)*` does; such expressions can run for ever."""
+    """Whether a repeated group holds a repetition or a choice, as `(a+)*` and `(a|aa)*` do: those can run for ever."""
     open_groups: list[bool] = []
     index = 0
     while index < len(body):
@@ -98,7 +96,7 @@ def nested_quantifier(body: str) -> bool:
                 return True
             if open_groups:
                 open_groups[-1] = open_groups[-1] or inner or repeated
-        elif char in "*+{" and open_groups:
+        elif char in "*+{|" and open_groups:
             open_groups[-1] = True
         index += 1
     return False
