@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
@@ -40,14 +42,28 @@ class Request:
         kind, _, token = (self.header("authorization") or "").partition(" ")
         return token.strip() if kind.lower() == "bearer" and token.strip() else None
 
+    def proxy_password(self) -> str | None:
+        """The password of a `Proxy-Authorization: Basic …` header."""
+        kind, _, pair = (self.header("proxy-authorization") or "").partition(" ")
+        try:
+            user, colon, password = base64.b64decode(pair.strip(), validate=True).decode("ascii").partition(":")
+        except (binascii.Error, UnicodeError):
+            return None
+        return password if kind.lower() == "basic" and colon else None
+
 
 @dataclass(frozen=True)
 class Response:
-    """One answer; the body is bytes, or pieces that are sent as they come."""
+    """One answer; the body is bytes, or pieces that are sent as they come.
+
+    Attributes:
+        reason: Words behind the status; many programs show nothing else of a proxy's refusal.
+    """
 
     status: int
     body: bytes | AsyncIterator[bytes] = b""
     headers: Headers = ()
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -64,7 +80,21 @@ class Upgrade:
     serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter, bytes], Awaitable[None]]
 
 
-Handler = Callable[[Request], Awaitable[Response | Upgrade]]
+@dataclass(frozen=True)
+class Tunnel:
+    """The answer to a CONNECT that is allowed: from here on the connection carries bytes that are not ours.
+
+    Attributes:
+        serve: As for `Upgrade`.
+        close: Called in every case, also when the client was gone before it could be told.
+    """
+
+    serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter, bytes], Awaitable[None]]
+    close: Callable[[], Awaitable[None]]
+
+
+Answer = Response | Upgrade | Tunnel
+Handler = Callable[[Request], Awaitable[Answer]]
 
 
 class BodyTooLarge(Exception):

@@ -21,7 +21,17 @@ from pathlib import Path
 import h11
 
 from kortix_tui.base.errors import KortixError
-from kortix_tui.broker.http import BodyBroken, BodyTooLarge, Handler, Peer, Request, Response, Upgrade, error_response
+from kortix_tui.broker.http import (
+    BodyBroken,
+    BodyTooLarge,
+    Handler,
+    Peer,
+    Request,
+    Response,
+    Tunnel,
+    Upgrade,
+    error_response,
+)
 
 _LOG = logging.getLogger(__name__)
 SOCKET_NAME = "door.sock"
@@ -227,6 +237,9 @@ class _Connection:
             if isinstance(response, Upgrade):
                 await self._upgrade(response)
                 return False
+            if isinstance(response, Tunnel):
+                await self._tunnel(response)
+                return False
             await self._answer(response)
         except BodyTooLarge:
             await self._answer(error_response(413, "too_large", "The body is too large."))
@@ -257,10 +270,25 @@ class _Connection:
             else:
                 return
 
-    async def _upgrade(self, upgrade: Upgrade) -> None:
+    async def _paused(self) -> bool:
+        """Whether the request has ended, and the client waits for another protocol."""
         async for _ in self._body():
             raise BodyBroken("a request that upgrades has no body")
-        if self._http.next_event() is not h11.PAUSED:
+        return self._http.next_event() is h11.PAUSED
+
+    async def _tunnel(self, tunnel: Tunnel) -> None:
+        try:
+            if not await self._paused():
+                raise BodyBroken("only CONNECT opens a tunnel")
+            await self._write(self._http.send(h11.Response(status_code=200, headers=[], reason=b"Connected")))
+            trailing, ended = self._http.trailing_data
+            if not ended:
+                await tunnel.serve(self._reader, self._writer, trailing)
+        finally:
+            await tunnel.close()
+
+    async def _upgrade(self, upgrade: Upgrade) -> None:
+        if not await self._paused():
             await self._answer(error_response(426, "upgrade_required", "Ask for the protocol with Upgrade."))
             return
         answer = h11.InformationalResponse(
@@ -273,10 +301,10 @@ class _Connection:
 
     async def _answer(self, response: Response) -> None:
         whole = isinstance(response.body, bytes)
-        headers = list(response.headers)
+        headers = [(name.encode("ascii"), value.encode("latin-1")) for name, value in response.headers]
         if isinstance(response.body, bytes):
-            headers.append(("content-length", str(len(response.body))))
-        head = h11.Response(status_code=response.status, headers=headers)
+            headers.append((b"content-length", str(len(response.body)).encode()))
+        head = h11.Response(status_code=response.status, headers=headers, reason=response.reason.encode("ascii"))
         try:
             await self._write(self._http.send(head))
             if isinstance(response.body, bytes):
