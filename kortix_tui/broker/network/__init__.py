@@ -1,0 +1,1 @@
+"""One way out for everything that the host sends."""
