@@ -1,0 +1,1 @@
+"""OpenAPI documents become catalogues of actions."""
