@@ -188,42 +188,69 @@ def test_the_first_layer_shows_instead_of_hiding(text: str) -> None:
 def hostile_session() -> Iterator[PseudoTerminal]:
     """One walk through the whole console with hostile text in every field that anybody outside can write."""
     with PseudoTerminal("hostile") as terminal:
-        terminal.until("Sessions")
-        terminal.quiet()
-        for keys in ("j", "jjjj", "\x04", "G", "g", "l", "g", "wt", "/", "a\r", "n", "0"):
-            terminal.type(keys)
-            terminal.quiet(0.25)
-        for keys in ("2", "jj", "3", "\r"):
-            terminal.type(keys)
-            terminal.quiet(0.4)
-        for keys in ("n", "]", "]", " ", "\x04", "G", "f", "jj", "0", "m"):
-            terminal.type(keys)
-            terminal.quiet(0.25)
-        for keys in ("\x1b", "q", "?", "G", "q", ":", "cr 3\r"):
-            terminal.type(keys)
-            terminal.quiet(0.3)
+        press = terminal.press
+        press("", " 1/267 ")
+        # The list of sessions, and the log of the first.
+        press("j", " 2/267 ")
+        press("jjjj", " 6/267 ")
+        press("\x04", " 9/267 ")
+        press("G", " 267/267 ")
+        press("g", " follow · 805 lines ")
+        press("l", "F follow")
+        press("g", " 789 below ")
+        press("wt", "\nagent   a␛[2Jb\n")
+        press("/", "tab complete")
+        press("a\r", " /a 489 · 779 below ")
+        press("n", " 778 below ")
+        press("0", "l logs")
+        # Change requests, and one in the inbox.
+        press("2", "Change request 1 of")
+        press("jj", "Change request 3 of")
+        press("3", "Inbox [534]")
+        press("\r", "This change request changes nothing.")
+        press("m", "Merge change request 267?")
+        press("\x1b", gone="Merge change request")
+        press("q", "x no")
+        # A diff, its files, and the help above it.
+        press(":", "tab complete")
+        press("cr 1\r", "hidden characters")
+        press("n", "hunk 1/267 ")
+        press("]", " file 2/267 ")
+        press("]", " file 3/267 ")
+        press(" ", " file 6/267 ")
+        press("\x04", " file 7/267 ")
+        press("G", " 100% ")
+        press("f", gone="Files [267]")
+        press("f", "Files [267]")
+        press("g", "▌ M  0-")
+        press("0")
+        press("?", "Show or hide the file list")
+        press("G", "Why this console does not suspend")
+        press("q", gone="filters   ·")
+        press("q", "x no")
         # The vault's list and pages, and an agent's request in the inbox.
-        place = terminal.quiet()
-        terminal.type("q4")
-        terminal.until("by their grants", since=place)
-        for keys in ("j", "jjj", "\r", "\x04", "0"):
-            terminal.type(keys)
-            terminal.quiet(0.3)
-        terminal.type("3")
-        place = terminal.quiet(0.8)
-        terminal.type("/\x15kind:secret\r")
-        terminal.until("secret request", since=place)
-        terminal.quiet(0.5)
-        for keys in ("j", "\r", "\x1b", "x", "\x1b", "\x1b"):
-            terminal.type(keys)
-            terminal.quiet(0.3)
-        terminal.type("1D")
-        terminal.quiet(0.5)
-        terminal.type("\x1b")
-        terminal.quiet(0.3)
+        press("4", "by their grants")
+        press("j", " 2/267 ")
+        press("jjj", " 5/267 ")
+        press("\r", "/ search")
+        press("\x04", " 21/278 ")
+        press("0", "/ filter")
+        press("3", "Inbox [534]")
+        press("/", "tab complete")
+        press("kind:secret\r", "Inbox [267/534]")
+        press("j", " 2/267 ")
+        press("\r", "An agent asks for")
+        press("\x1b", gone="An agent asks for")
+        press("x", "Say no to")
+        press("\x1b", gone="Say no to")
+        press("\x1b", "Inbox [534]")
+        press("1", "l logs")
+        press("D", "Type kaaa")
+        press("\x1b", gone="Type kaaa")
         for wanted in ("click=app", "202E", "␛"):
-            terminal.type(f"/\x15{wanted}\r")  # ctrl+u clears the filter that is there
-            terminal.quiet(0.3)
+            press("/", "tab complete")
+            press(f"\x15{wanted}\r", f"/{wanted} ")  # ctrl+u clears the filter that is there
+        terminal.quiet()  # nothing is cut off
         yield terminal
 
 

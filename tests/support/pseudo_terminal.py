@@ -12,9 +12,12 @@ import subprocess
 import sys
 import termios
 import time
+from codecs import getincrementaldecoder
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+from rich.cells import cell_len
 
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = Path(__file__).with_name("console_program.py")
@@ -32,6 +35,54 @@ ALLOWED = re.compile(
 CONTROL = re.compile(
     "[\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\U000e0000-\U000e007f]"
 )
+TOKEN = re.compile(
+    r"\x1b\[(?P<place>\d+;\d+)?(?(place)H|[?<>=\d;:]*\$?[A-Za-z])|\x1b\][^\x07]*\x07|[\r\n]|[^\x1b\r\n]+"
+)
+LONGEST_SEQUENCE = 40
+
+
+class Picture:
+    """What a terminal would show of the output so far, without its colours. Knows what `ALLOWED` knows."""
+
+    def __init__(self, rows: int, columns: int) -> None:
+        self._decode = getincrementaldecoder("utf-8")("replace").decode
+        self._cells = [[" "] * columns for _ in range(rows)]
+        self._row = self._column = 0
+        self._rest = ""
+
+    def feed(self, output: bytes) -> None:
+        text, place = self._rest + self._decode(output), 0
+        while place < len(text):
+            found = TOKEN.match(text, place)
+            if found is not None:
+                self._take(found)
+            elif len(text) - place < LONGEST_SEQUENCE:
+                break  # the rest of it is not here yet
+            # What is no sequence is stepped over: `strangers` tells about it.
+            place = found.end() if found else place + 1
+        self._rest = text[place:]
+
+    def _take(self, found: re.Match[str]) -> None:
+        token = found[0]
+        if found["place"]:
+            self._row, self._column = (int(part) - 1 for part in found["place"].split(";"))
+        elif token == "\r":
+            self._column = 0
+        elif token == "\n":
+            self._row += 1
+        elif not token.startswith("\x1b"):
+            for character in token:
+                self._put(character, cell_len(character))
+
+    def _put(self, character: str, width: int) -> None:
+        row, column = self._row, self._column
+        if row < len(self._cells) and width and column + width <= len(self._cells[row]):
+            self._cells[row][column : column + width] = [character, *[""] * (width - 1)]
+        self._column += width
+
+    @property
+    def text(self) -> str:
+        return "\n".join("".join(row).rstrip() for row in self._cells)
 
 
 class PseudoTerminal:
@@ -41,6 +92,7 @@ class PseudoTerminal:
         self, *arguments: str, program: Path = PROGRAM, rows: int = 30, columns: int = 110, **environment: str
     ) -> None:
         self.output = b""
+        self.picture = Picture(rows, columns)
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         base = {name: value for name, value in os.environ.items() if not name.startswith(("TEXTUAL", "SSH_", "TMUX"))}
@@ -80,6 +132,7 @@ class PseudoTerminal:
             except (BlockingIOError, OSError):
                 found = b""
         self.output += found
+        self.picture.feed(found)
         return found
 
     def until(self, text: str, seconds: float = 60.0, *, since: int = 0) -> int:
@@ -89,6 +142,19 @@ class PseudoTerminal:
             assert time.monotonic() < end, f"{text!r} was not painted:\n{self.output[-3000:]!r}"
             assert self.read() or self.process.poll() is None, f"it ended:\n{self.output[-3000:]!r}"
         return len(self.output)
+
+    def press(self, keys: str, shows: str = "", *, gone: str = "", seconds: float = 60.0) -> None:
+        """Type, and wait until the screen shows a text, and another one no longer.
+
+        A page that opens late would take the keys that are meant for the next one; and an esc that is read together
+        with what follows it is another key.
+        """
+        self.type(keys)
+        end = time.monotonic() + seconds
+        while shows not in self.picture.text or (gone and gone in self.picture.text):
+            told = f"{keys!r} did not make it show {shows!r}" + f" without {gone!r}" * bool(gone)
+            assert time.monotonic() < end, f"{told}; not allowed: {self.strangers()[:3]}\n{self.picture.text}"
+            assert self.read() or self.process.poll() is None, f"it ended:\n{self.output[-3000:]!r}"
 
     def quiet(self, seconds: float = 0.4) -> int:
         """Read until nothing came for a while; gives the place."""
