@@ -48,6 +48,7 @@ def check_decision(
     settings: Settings,
     terminal: bool,
     pinned: bool,
+    pin: tuple[str, str] = ("commit", "--at SHA"),
     environment: Mapping[str, str] | None = None,
 ) -> None:
     """Refuse a decision that no person takes.
@@ -56,7 +57,8 @@ def check_decision(
         what: The act, for the message: `merge`, `close`.
         settings: The operator's settings.
         terminal: Whether a person can be asked (standard input and output are a terminal).
-        pinned: Whether the exact head was named with `--at`.
+        pinned: Whether the exact thing that is decided about was named.
+        pin: What would name it, and the option for it.
         environment: Defaults to the process's own.
 
     Raises:
@@ -72,11 +74,11 @@ def check_decision(
         return
     if not pinned:
         raise Refused(
-            f"{what} needs a terminal, or the exact commit with --at.",
-            hint="Run it in a terminal, or set decisions.unattended: allow in config.yaml and give --at SHA.",
+            f"{what} needs a terminal, or the exact {pin[0]} with {pin[1].partition(' ')[0]}.",
+            hint=f"Run it in a terminal, or set decisions.unattended: allow in config.yaml and give {pin[1]}.",
         )
     if settings.decisions.unattended != "allow":
         raise Refused(
             f"{what} without a terminal is off.",
-            hint="Set decisions.unattended: allow in config.yaml to allow it for commands that give --at SHA.",
+            hint=f"Set decisions.unattended: allow in config.yaml to allow it for commands that give {pin[1]}.",
         )

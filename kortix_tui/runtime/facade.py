@@ -23,6 +23,8 @@ from kortix_tui.store.audit import Actor
 from kortix_tui.store.database import Store
 
 if TYPE_CHECKING:
+    from kortix_tui.runtime.approvals import Approvals
+    from kortix_tui.runtime.call_records import CallRecords
     from kortix_tui.runtime.edits import Edits
     from kortix_tui.runtime.host import Host
     from kortix_tui.runtime.inbox import Inbox
@@ -104,7 +106,21 @@ class Runtime:
         """Everything that waits for a person."""
         from kortix_tui.runtime.inbox import Inbox
 
-        return Inbox(self.context, self.secrets, self.vault)
+        return Inbox(self.context, self.secrets, self.vault, self.approvals)
+
+    @cached_property
+    def approvals(self) -> Approvals:
+        """Calls that wait for a person, and remembered approvals."""
+        from kortix_tui.runtime.approvals import Approvals
+
+        return Approvals(self.context)
+
+    @cached_property
+    def calls(self) -> CallRecords:
+        """Brokered calls, whatever became of them, and the operator's own."""
+        from kortix_tui.runtime.call_records import CallRecords
+
+        return CallRecords(self.context)
 
     @cached_property
     def edits(self) -> Edits:

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from kortix_tui.base.words import ChangeStatus, VaultState
+from kortix_tui.base.text import shorten, visible_line
+from kortix_tui.base.words import ChangeStatus, Risk, VaultState
+from kortix_tui.runtime.approvals import Approvals
+from kortix_tui.runtime.call_pages import RISKS, summary
 from kortix_tui.runtime.context import Context
 from kortix_tui.runtime.secrets import Secrets
 from kortix_tui.runtime.vault import VaultKeys
@@ -24,6 +27,7 @@ class ItemKind(StrEnum):
     CHANGE = "change request"
     SECRET = "secret request"  # noqa: S105 - a word, no secret
     VAULT = "locked vault"
+    APPROVAL = "approval"
 
 
 class InboxItem(View):
@@ -36,23 +40,40 @@ class InboxItem(View):
     session_id: str | None
     agent: str | None
     since: datetime
+    risk: Risk | None = Field(default=None, description="Of an approval.")
     says: str = Field(description="What a person can do about it, in one sentence.")
+
+
+def _rank(item: InboxItem) -> int:
+    return RISKS[item.risk] if item.risk is not None else len(RISKS)
 
 
 class Inbox:
     """The inbox verbs."""
 
-    def __init__(self, context: Context, secrets: Secrets, vault: VaultKeys) -> None:
+    def __init__(self, context: Context, secrets: Secrets, vault: VaultKeys, approvals: Approvals) -> None:
         self._context = context
         self._secrets = secrets
         self._vault = vault
+        self._approvals = approvals
 
     def list(self, *, project: Project | None = None) -> list[InboxItem]:
-        """What waits, oldest first."""
-        items = [*self._changes(), *self._requests(), *self._locked()]
+        """What waits: approvals first, the riskiest before the rest; otherwise the oldest first."""
+        items = [*self._waiting(), *self._changes(), *self._requests(), *self._locked()]
         if project is not None:
             items = [item for item in items if item.project in (None, project.slug)]
-        return sorted(items, key=lambda item: (item.since, item.reference))
+        return sorted(items, key=lambda item: (_rank(item), item.since, item.reference))
+
+    def _waiting(self) -> tuple[InboxItem, ...]:
+        return tuple(
+            InboxItem(
+                kind=ItemKind.APPROVAL, reference=view.id, project=view.project,
+                title=visible_line(f"{view.connector}.{view.action}" + (f" ({about})" if about else "")),
+                session_id=view.session_id, agent=view.agent, since=view.created_at, risk=view.risk,
+                says=f"Look at it and decide: kortix review show {view.id}",
+            )
+            for view, about in ((view, shorten(summary(view), 120)) for view in self._approvals.pending())
+        )  # fmt: skip
 
     def _changes(self) -> tuple[InboxItem, ...]:
         rows = self._context.store.all(

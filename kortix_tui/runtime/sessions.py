@@ -35,7 +35,7 @@ _VIEW = (
 )
 
 
-_WAKE = (
+WAKE = (
     "wanted = 'running', reason = NULL, reason_text = NULL,"
     " status = CASE WHEN status IN ('stopped', 'failed') THEN 'provisioning' ELSE status END"
 )
@@ -192,7 +192,7 @@ class Sessions:
                     tx.now_text, tx.now_text, tx.now_text,
                 ),
             )  # fmt: skip
-            prompt_id = self._insert_prompt(tx, identity, text)
+            prompt_id = insert_prompt(tx, identity, text)
             tx.audit(
                 "session.create", scope=f"project {project.slug}", actor=context.actor, project_id=project.id,
                 session_id=identity, agent=agent, prompt=prompt_id, bytes=len(text.encode()), attended=attended,
@@ -226,9 +226,9 @@ class Sessions:
                 raise Refused(
                     f"Session {view.id} is still at work.", hint="Add --queue to have this prompt wait for its turn."
                 )
-            prompt_id = self._insert_prompt(tx, view.id, body)
+            prompt_id = insert_prompt(tx, view.id, body)
             tx.execute(
-                f"UPDATE sessions SET updated_at = ?, active_at = ?, attended = attended AND ?, {_WAKE} WHERE id = ?",
+                f"UPDATE sessions SET updated_at = ?, active_at = ?, attended = attended AND ?, {WAKE} WHERE id = ?",
                 (tx.now_text, tx.now_text, attended, view.id),
             )
             tx.audit(
@@ -316,7 +316,7 @@ class Sessions:
                 raise Refused(f"Session {view.id} is being removed.")
             if row[0] == wanted and row[2] != SessionStatus.FAILED:
                 return view
-            change = _WAKE if wanted is Wanted.RUNNING else f"wanted = '{wanted}'"
+            change = WAKE if wanted is Wanted.RUNNING else f"wanted = '{wanted}'"
             tx.execute(
                 f"UPDATE sessions SET updated_at = ?, active_at = ?, {change} WHERE id = ?",
                 (tx.now_text, tx.now_text, view.id),
@@ -327,15 +327,16 @@ class Sessions:
             )  # fmt: skip
         return self.find(view.id)
 
-    @staticmethod
-    def _insert_prompt(tx: Transaction, session_id: str, text: str) -> str:
-        identity = new_id("prm")
-        tx.execute(
-            "INSERT INTO prompts (id, session_id, n, text, state, created_by, created_at)"
-            " SELECT ?, ?, coalesce(max(n), 0) + 1, ?, 'queued', 'operator', ? FROM prompts WHERE session_id = ?",
-            (identity, session_id, text, tx.now_text, session_id),
-        )
-        return identity
+
+def insert_prompt(tx: Transaction, session_id: str, text: str, *, created_by: str = "operator") -> str:
+    """Queue a prompt in the caller's transaction; returns its id."""
+    identity = new_id("prm")
+    tx.execute(
+        "INSERT INTO prompts (id, session_id, n, text, state, created_by, created_at)"
+        " SELECT ?, ?, coalesce(max(n), 0) + 1, ?, 'queued', ?, ? FROM prompts WHERE session_id = ?",
+        (identity, session_id, text, created_by, tx.now_text, session_id),
+    )
+    return identity
 
 
 def _check_agent(view: SessionView) -> None:

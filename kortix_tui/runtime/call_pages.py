@@ -1,0 +1,105 @@
+"""Calls as the console and the command line show them: read from the store, in any process."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from kortix_tui.base.text import visible
+from kortix_tui.base.words import CallState, Risk, Verdict
+from kortix_tui.broker.connectors.model import HttpCall, Materialised, RuleSource
+from kortix_tui.runtime.connector_views import ApprovalView, CallRuleView, CallView
+from kortix_tui.store.database import Store
+from kortix_tui.store.models import Call, CallRule, Connection
+
+RISKS: Final = {Risk.DESTRUCTIVE: 0, Risk.WRITE: 1, Risk.READ: 2}
+"""Riskiest first."""
+_CALLS: Final = (
+    f"SELECT {', '.join('c.' + name for name in Call.model_fields)}, p.slug, s.title, s.agent FROM calls c"
+    " JOIN projects p ON p.id = c.project_id LEFT JOIN sessions s ON s.id = c.session_id"
+)
+_RULES: Final = (
+    f"SELECT {', '.join('r.' + name for name in CallRule.model_fields)}, p.slug FROM call_rules r"
+    " JOIN projects p ON p.id = r.project_id"
+)
+
+
+def calls(store: Store, clauses: str, values: tuple[Any, ...]) -> list[CallView]:
+    """The calls that a `WHERE … ORDER BY …` selects."""
+    return [_call(row) for row in store.all(f"{_CALLS} {clauses}", values)]
+
+
+def approvals(store: Store, clauses: str, values: tuple[Any, ...]) -> list[ApprovalView]:
+    """The same, each with exactly what will be sent. For calls that have a request."""
+    return [_approval(store, view) for view in calls(store, clauses, values) if view.request is not None]
+
+
+def rules(store: Store, clauses: str, values: tuple[Any, ...]) -> list[CallRuleView]:
+    """Remembered approvals that a `WHERE … ORDER BY …` selects."""
+    now, views = store.clock.now(), list[CallRuleView]()
+    for row in store.all(f"{_RULES} {clauses}", values):
+        rule = CallRule.of(row[:-1])
+        active = rule.revoked_at is None and rule.used < rule.most and rule.expires_at > now
+        views.append(CallRuleView(**rule.model_dump(), project=row[-1], active=active))
+    return views
+
+
+def _call(row: tuple[Any, ...]) -> CallView:
+    call, (slug, title, agent) = Call.of(row[:-3]), row[-3:]
+    says = RuleSource.model_validate_json(call.rule).says()
+    return CallView(**call.model_dump(), project=slug, session_title=title, agent=agent or None, rule_says=says)
+
+
+def _approval(store: Store, view: CallView) -> ApprovalView:
+    request = Materialised.model_validate_json(view.request or "")
+    call = request.call
+    if isinstance(call, HttpCall):
+        raw = call.body or b""
+        sent = {"method": call.method, "url": call.url, "headers": call.headers}
+    else:
+        raw = call.arguments.encode()
+        sent = {"method": None, "url": call.endpoint, "headers": ()}
+    return ApprovalView(
+        **view.model_dump(), **sent, body=_text(raw) if raw else None, body_bytes=len(raw),
+        credential=_credential(store, request), identical=_identical(store, view),
+        last_approved=_last_approved(store, view), waiting=view.state is CallState.PENDING and view.left_at is None,
+    )  # fmt: skip
+
+
+def _text(raw: bytes) -> str:
+    try:
+        return visible(raw.decode())
+    except UnicodeDecodeError:
+        return f"({len(raw):,} bytes that are not text)"
+
+
+def _credential(store: Store, request: Materialised) -> str | None:
+    if request.credential is None:
+        return None
+    row = store.one(f"SELECT {Connection.columns()} FROM connections WHERE id = ?", (request.credential,))
+    known = Connection.of(row) if row else None
+    who = f"{known.account} ({known.auth})" if known else "a connection that is gone"
+    return f"{who}, in {request.credential_place}" if request.credential_place else who
+
+
+def _identical(store: Store, view: CallView) -> tuple[str, ...]:
+    query = "SELECT id FROM calls WHERE digest = ? AND state = 'pending' AND id != ? ORDER BY created_at, id"
+    return tuple(row[0] for row in store.all(query, (view.digest, view.id)))
+
+
+def _last_approved(store: Store, view: CallView) -> str | None:
+    row = store.one(
+        "SELECT arguments FROM calls WHERE project_id = ? AND connector = ? AND action = ? AND id != ? AND verdict = ?"
+        " AND decided_at IS NOT NULL AND state IN ('approved', 'executing', 'done', 'failed', 'unknown')"
+        " ORDER BY decided_at DESC LIMIT 1",
+        (view.project_id, view.connector, view.action, view.id, Verdict.ASK),
+    )
+    return row[0] if row else None
+
+
+def summary(view: Call) -> str:
+    """A pending call in one line: what its arguments say of who or what it is about."""
+    told = ("to", "recipient", "email", "channel", "url", "path", "repo", "subject", "title", "name", "id")
+    arguments = json.loads(view.arguments)
+    chosen = [f"{name}: {arguments[name]}" for name in told if isinstance(arguments.get(name), str | int)][:3]
+    return ", ".join(chosen)
