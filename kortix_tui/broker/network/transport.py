@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import ssl
 import zlib
 from collections.abc import AsyncIterator, Iterable, Sequence
@@ -29,6 +30,10 @@ _RATIO_COUNTS_FROM: Final = 1 << 20
 _PIECE: Final = 64 * 1024
 _MOST_TRIES: Final = 8
 _SocketOption = tuple[int, int, int] | tuple[int, int, bytes | bytearray] | tuple[int, int, None, int]
+
+for _name in ("httpx", "httpcore"):
+    # They log whole URLs and headers, and with them credentials.
+    logging.getLogger(_name).setLevel(logging.WARNING)
 
 
 class AnswerRefused(KortixError):
