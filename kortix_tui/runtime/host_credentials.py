@@ -1,4 +1,4 @@
-"""Which account a call uses, and its credential at the moment of sending. Values never leave the host's process.
+"""A call's credential at the moment of sending. Values never leave the host's process.
 
 A token that has ended is renewed first, once, however many calls need it: the provider may void the old refresh token
 with the first use, and whoever uses it second would lose the connection.
@@ -9,29 +9,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import defaultdict
-from typing import TYPE_CHECKING, ClassVar, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from kortix_tui.base.errors import Conflict, Refused
+from kortix_tui.base.errors import Conflict
 from kortix_tui.base.words import ConnectionState, Exposure
 from kortix_tui.broker.connectors import oauth
-from kortix_tui.broker.connectors.credentials import (
-    Attached,
-    Credential,
-    attach,
-    auth_of,
-    check_auth,
-    describe_place,
-    origin_of,
-    origin_of_url,
-)
+from kortix_tui.broker.connectors.credentials import Attached, Credential, attach, origin_of_url
+from kortix_tui.runtime.connection_choice import NotConnected, again, check_state
 from kortix_tui.runtime.connection_keeping import Keeping
-from kortix_tui.runtime.connection_rows import (
-    ConnectionDetails,
-    auth_shape,
-    connection_of,
-    connection_rows,
-)
+from kortix_tui.runtime.connection_rows import ConnectionDetails, connection_of
 from kortix_tui.store.audit import SYSTEM
 from kortix_tui.store.database import Transaction
 from kortix_tui.vault.records import PROJECT
@@ -40,25 +27,12 @@ from kortix_tui.vault.secret import Secret
 if TYPE_CHECKING:
     import httpx
 
-    from kortix_tui.broker.connectors.model import Catalogue, Materialised
-    from kortix_tui.manifest.connectors import Connector
+    from kortix_tui.broker.connectors.model import Materialised
     from kortix_tui.runtime.custody import Custody
     from kortix_tui.store.models import Connection
 
 _SPENT: Final = ("invalid_grant", "invalid_client", "unauthorized_client")
 log = logging.getLogger(__name__)
-
-
-class NotConnected(Refused):
-    """There is no credential that can be used; a person has to connect."""
-
-    code: ClassVar[str] = "not_connected"
-
-
-class AccountRequired(Refused):
-    """Several accounts, and none is the default or of the name that was given."""
-
-    code: ClassVar[str] = "account_required"
 
 
 class HostCredentials:
@@ -96,57 +70,6 @@ class HostCredentials:
         if http is not None:
             await http.aclose()
 
-    # Which account
-
-    def choose(
-        self, project_id: str, connector: Connector, catalogue: Catalogue | None, account: str | None = None
-    ) -> Connection | None:
-        """The connection that a call uses; `None` where the connector needs no credential.
-
-        Costs two reads of the store. Nothing is asked of the vault.
-
-        Raises:
-            Refused: The kind of auth is not served.
-            AccountRequired: No such account, or several and none is the default.
-            NotConnected: There is none, it ended, or it was made for another kind of auth or another place.
-        """
-        auth = auth_of(connector, catalogue.auth if catalogue is not None else ())
-        check_auth(auth)
-        if auth.type == "none":
-            return None
-        rows = connection_rows(self._store, project_id, connector.slug)
-        if not rows:
-            raise NotConnected(
-                f"Nobody has connected {connector.slug} yet.",
-                hint=f"A person must do it: kortix connectors connect {connector.slug}",
-            )
-        chosen = next(
-            (row for row in rows if (row.account == account if account is not None else row.is_default)), None
-        )
-        if chosen is None:
-            names = ", ".join(row.account for row in rows)
-            said = f"has no account {account}" if account is not None else "has several accounts and no default"
-            raise AccountRequired(f"{connector.slug} {said}.", hint=f"Name one of: {names}.")
-        details = ConnectionDetails.of(chosen)
-        origin = origin_of(connector, catalogue)
-        if details.auth != auth_shape(auth) or (origin is not None and details.origin != origin):
-            what = f"auth {chosen.auth}" if details.auth != auth_shape(auth) else details.origin
-            raise NotConnected(
-                f"The connection {connector.slug}/{chosen.account} was made for {what}, which the connector does not"
-                " use any more.",
-                hint=f"A person must look at the change and connect again: kortix connectors connect {connector.slug}",
-            )
-        _check_state(chosen)
-        return chosen
-
-    @staticmethod
-    def place(connection: Connection | None) -> str | None:
-        """Where its value goes, for the person who is asked: `header authorization`."""
-        if connection is None:
-            return None
-        details = ConnectionDetails.of(connection)
-        return describe_place(details.kind(), details.origin)
-
     # What is sent
 
     async def attach(self, request: Materialised) -> Attached:
@@ -175,7 +98,7 @@ class HostCredentials:
                 f"The credential of {connection.connector}/{connection.account} is for {details.origin} only.",
                 hint="Look at the change, then connect again: kortix connectors connect",
             )
-        _check_state(connection)
+        check_state(connection)
         if self._ended(connection):
             connection = await self._renewed(connection)
             details = ConnectionDetails.of(connection)
@@ -247,7 +170,7 @@ class HostCredentials:
             now = connection_of(self._store, connection.id)
             if now is None:
                 raise NotConnected("The connection was removed in this moment.", hint="See `kortix connections ls`.")
-            _check_state(now)
+            check_state(now)
             if not self._ended(now):
                 return now  # somebody else did it while this call waited
             return await self._renew(now)
@@ -257,7 +180,7 @@ class HostCredentials:
         name = f"{connection.connector}/{connection.account}"
         if not _can_renew(details) or details.client is None:
             await self._keeping.mark(connection, ConnectionState.EXPIRED, "its token has ended", SYSTEM)
-            raise NotConnected(f"The token of {name} has ended.", hint=_again(connection))
+            raise NotConnected(f"The token of {name} has ended.", hint=again(connection))
         client = details.client
         secret = await self._text(connection, details.client_secret)
         moment = self._custody.context.clock.now()
@@ -275,7 +198,7 @@ class HostCredentials:
                 return newer  # a person connected again meanwhile, and only the old token is void
             await self._keeping.mark(connection, ConnectionState.REVOKED, error.message, SYSTEM)
             raise NotConnected(
-                f"The provider does not renew the token of {name} any more. {error.message}", hint=_again(connection)
+                f"The provider does not renew the token of {name} any more. {error.message}", hint=again(connection)
             ) from None
         try:
             return await self._keeping.renew(
@@ -311,16 +234,3 @@ def token_values(identifier: str, refresh: str | None, tokens: oauth.Tokens) -> 
 
 def _can_renew(details: ConnectionDetails) -> bool:
     return details.client is not None and (details.grant == "client_credentials" or details.refresh is not None)
-
-
-def _check_state(connection: Connection) -> None:
-    if connection.state is not ConnectionState.READY:
-        raise NotConnected(
-            f"The connection {connection.connector}/{connection.account} is {connection.state.value}.",
-            hint=_again(connection),
-        )
-
-
-def _again(connection: Connection) -> str:
-    account = "" if connection.account == "default" else f" --account {connection.account}"
-    return f"A person must connect again: kortix connectors connect {connection.connector}{account}"
