@@ -1,4 +1,4 @@
-"""Routes of a session's door: the supervisor's channel, the agent's verbs, git.
+"""Routes of a session's door: the supervisor's channel, the agent's verbs, git, the way to the network.
 
 Which session this is follows from the socket alone. Tokens are a second lock, compared in constant time. There is no
 verb that merges, approves or names another session (invariants I1 and I11): there is nothing to call.
@@ -23,7 +23,8 @@ from kortix_tui.base.errors import (
     Refused,
     VaultFailed,
 )
-from kortix_tui.broker.http import Request, Response, Upgrade, error_response, json_response, read_body
+from kortix_tui.broker.egress import EgressProxy, is_proxied
+from kortix_tui.broker.http import Answer, Request, Response, Upgrade, error_response, json_response, read_body
 from kortix_tui.broker.services import ChangeProposal, DoorServices, SecretWish
 from kortix_tui.sandbox.channel import Channel
 
@@ -63,8 +64,10 @@ class Door:
             ("POST", "/v1/agent/secrets/request"): self._request_secret,
         }
 
-    async def handle(self, request: Request) -> Response | Upgrade:
+    async def handle(self, request: Request) -> Answer:
         """Answer one request."""
+        if is_proxied(request):
+            return await EgressProxy(self._services.egress, self._services.agent_token).handle(request)
         if request.path == "/v1/supervisor":
             return self._supervisor(request)
         if not request.path.startswith(("/v1/agent/", _GIT)):

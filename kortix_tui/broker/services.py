@@ -243,8 +243,8 @@ class Passage(Protocol):
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
 
-    async def close(self, sent: int, received: int, /) -> None:
-        """End it, and record how many bytes went each way."""
+    async def close(self, sent: int, received: int, /, *, code: str | None = None) -> None:
+        """End it, and record how many bytes went each way; `code` says why it did not end by itself."""
         ...
 
 

@@ -20,6 +20,7 @@ from kortix_tui.guest.identity import Identity
 from kortix_tui.guest.journal import Cursor, Journal
 from kortix_tui.guest.link import Link, LinkFailed
 from kortix_tui.guest.places import Places
+from kortix_tui.guest.proxy import proxy_environment
 from kortix_tui.guest.shells import Shells
 from kortix_tui.guest.workspace import CloneFailed, Workspace, gitconfig
 
@@ -344,7 +345,10 @@ class Session:
     def _common_environment(self) -> dict[str, str]:
         repository = self._welcome.get("repository") or {}
         branch = str(repository.get("branch") or self.session_id)
-        return {"KORTIX_SESSION_ID": self.session_id, "KORTIX_BRANCH_NAME": branch}
+        common = {"KORTIX_SESSION_ID": self.session_id, "KORTIX_BRANCH_NAME": branch}
+        if self._welcome.get("proxy"):
+            common.update(proxy_environment(str(self._welcome.get("agent_token") or ""), self._places.port))
+        return common
 
     async def _end_turn(self, turn_id: str, data: dict[str, Any]) -> None:
         await self._record_surely("turn_ended", turn_id=turn_id, data=data)

@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from typing import Annotated, Literal
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, Field
 
 from kortix_tui.base.validation import Many, Part, wrong
+
+PRESETS: Final[Mapping[str, tuple[tuple[str, ...], tuple[int, ...]]]] = {
+    "pypi": (("pypi.org", "files.pythonhosted.org"), (443,)),
+    "npm": (("registry.npmjs.org",), (443,)),
+    "debian": (("deb.debian.org", "security.debian.org"), (80, 443)),
+}
+"""Hosts and ports that a package manager needs. Whoever may reach them may also send to them."""
 
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\Z")
 
@@ -44,6 +52,16 @@ HostName = Annotated[str, AfterValidator(_check_host)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 
 
+def covers(pattern: str, host: str) -> bool:
+    """Whether an exact host, or `*.` and a suffix, is about this host; both in lower case."""
+    return host.endswith(pattern[1:]) if pattern.startswith("*.") else host == pattern
+
+
+def covered(patterns: Iterable[str], host: str) -> bool:
+    """Whether any of an operator's patterns is about this host; `*` alone is about every one."""
+    return any(pattern == "*" or covers(pattern.casefold(), host) for pattern in patterns)
+
+
 class EgressRule(Part):
     """One allowed destination."""
 
@@ -58,3 +76,24 @@ class NetworkEgress(Part):
     default: Literal["deny"] = "deny"
     rules: Annotated[Many[EgressRule], Field(max_length=200)] = ()
     presets: Many[Literal["pypi", "npm", "debian"]] = ()
+
+    def allowing(self, host: str, port: int) -> str | None:
+        """The rule or preset that allows this destination, in words.
+
+        Args:
+            host: A name in lower case.
+            port: Where on it.
+        """
+        for rule in self.rules:
+            if port in rule.ports and covers(rule.host, host):
+                return rule.host
+        for preset in self.presets:
+            hosts, ports = PRESETS[preset]
+            if host in hosts and port in ports:
+                return f"preset {preset}"
+        return None
+
+    @property
+    def opens(self) -> bool:
+        """Whether it allows anything at all."""
+        return bool(self.rules or self.presets)

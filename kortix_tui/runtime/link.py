@@ -13,7 +13,7 @@ from typing import Final
 from kortix_tui.base.errors import DeadlineExceeded, KortixError, Refused, VaultLocked
 from kortix_tui.broker.door import Door
 from kortix_tui.broker.listener import DoorListener
-from kortix_tui.broker.services import ChangeInfo, ChangeProposal, ConnectorService, EgressService, SessionInfo
+from kortix_tui.broker.services import ChangeInfo, ChangeProposal, ConnectorService, SessionInfo
 from kortix_tui.harness.command import TurnStart
 from kortix_tui.manifest.plan import AgentPlan
 from kortix_tui.repository.door import Access, GitDoor, PushReport
@@ -22,7 +22,9 @@ from kortix_tui.review.opening import MAX_DESCRIPTION, MAX_TITLE, Proposal
 from kortix_tui.runtime.agent_secrets import AgentSecrets, storable
 from kortix_tui.runtime.context import Context
 from kortix_tui.runtime.delivery import Delivery, value_scan
+from kortix_tui.runtime.egressing import SessionEgress
 from kortix_tui.runtime.ledger import Ledger
+from kortix_tui.runtime.preparing import Preparing
 from kortix_tui.runtime.pushes import Pushes
 from kortix_tui.runtime.recording import Recording, TurnEnd
 from kortix_tui.sandbox.channel import Channel, ChannelClosed, ProtocolViolation
@@ -62,7 +64,7 @@ class Link:
         session_id: str,
         context: Context,
         ledger: Ledger,
-        mirror: OpenMirror,
+        preparing: Preparing,
         delivery: Delivery,
         changed: asyncio.Event,
     ) -> None:
@@ -71,7 +73,8 @@ class Link:
         self._may_push = False
         self._context = context
         self._ledger = ledger
-        self._open_mirror = mirror
+        self._preparing = preparing
+        self._open_mirror: OpenMirror = preparing.mirror
         self._changed = changed
         self._mode = "normal"
         self._listener: DoorListener | None = None
@@ -93,7 +96,8 @@ class Link:
         self._shells = list[ShellStream]()
         self.git: GitDoor | None = None
         self.connectors: ConnectorService | None = None
-        self.egress: EgressService | None = None
+        self.egress: SessionEgress | None = None
+        self._has_egress = False
         self.secrets = AgentSecrets(session_id, ledger, delivery, self.note)
 
     # Opening and closing
@@ -113,6 +117,7 @@ class Link:
         self.has_repository = plan is None or plan.repository_access
         self._may_push = plan is not None and any(plan.grants.permissions.allows(name) for name in PUSH_GRANTS)
         self._mode = mode
+        await self._open_egress(plan)
         if self.has_repository:
             mirror = await self._open_mirror(session.project_id)
             self._pushes = Pushes(session.id, self._ledger, mirror)
@@ -130,6 +135,16 @@ class Link:
         await listener.open()
         self._listener = listener
 
+    async def _open_egress(self, plan: AgentPlan | None) -> None:
+        """The way to the network; also for an agent that has none, whose attempts are on record then."""
+        rules = plan.grants.network_egress if plan is not None else None
+        self._has_egress = rules is not None and rules.opens
+        if self._mode == "normal":
+            self.egress = SessionEgress(
+                self.session_id, self._context.settings.egress, self._ledger, self._preparing, self.note, self._told
+            )
+            await self.egress.begin()
+
     def _access(self) -> Access:
         if self._mode != "normal":
             return Access.PUSH_ONLY
@@ -144,6 +159,9 @@ class Link:
         listener, self._listener = self._listener, None
         if listener is not None:
             await listener.close()
+        egress, self.egress = self.egress, None
+        if egress is not None:
+            await egress.close()
         self._channel = None
         self._connected.clear()
 
@@ -356,6 +374,7 @@ class Link:
             mode="rescue" if self._mode == "rescue" else "normal",
             repository=repository if self.has_repository else None,
             agent_token=self.agent_token,
+            proxy=self._has_egress and self._mode == "normal",
             identity=Committer(name=f"{agent} (kortix agent)", email=f"{session.id}@sessions.kortix.invalid"),
         )
 

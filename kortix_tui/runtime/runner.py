@@ -90,7 +90,7 @@ class Runner:
         self._places = places
         self.changed = asyncio.Event()
         self._delivery = Delivery(ledger, preparing, custodian)
-        self.link = Link(session_id, context, ledger, preparing.mirror, self._delivery, self.changed)
+        self.link = Link(session_id, context, ledger, preparing, self._delivery, self.changed)
         self._saving = Saving(session_id, ledger, self.link)
         self._idle = Elapsed(context.clock)
         self._turns = Turns(

@@ -258,6 +258,7 @@ class Welcome(Order):
         mode: `rescue` makes no clone: only the agent's files are written.
         repository: `None` for an agent without repository access.
         agent_token: For the agent's own requests at the door.
+        proxy: Whether programs are pointed at the door's way to the network.
         environment: Added to what every turn's program gets.
     """
 
@@ -266,6 +267,7 @@ class Welcome(Order):
     mode: Literal["normal", "rescue"] = "normal"
     repository: Repository | None
     agent_token: str
+    proxy: bool = False
     identity: Committer
     environment: dict[str, str] = {}
     limits: SandboxLimits = SandboxLimits()
