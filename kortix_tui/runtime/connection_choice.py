@@ -52,7 +52,9 @@ def choose(
     chosen = next((row for row in rows if (row.account == account if account is not None else row.is_default)), None)
     if chosen is None:
         names = ", ".join(row.account for row in rows)
-        said = f"has no account {visible_line(account)}" if account is not None else "has several accounts and no default"
+        said = "has several accounts and no default"
+        if account is not None:
+            said = f"has no account {visible_line(account)}"
         raise AccountRequired(f"{connector.slug} {said}.", hint=f"Name one of: {names}.")
     details = ConnectionDetails.of(chosen)
     origin = origin_of(connector, catalogue)

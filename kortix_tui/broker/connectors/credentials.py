@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote, quote_plus, urlsplit
@@ -58,10 +58,10 @@ class Attached:
         secrets: Every spelling that was sent and that an answer may echo; for redaction.
     """
 
-    headers: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    query: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    cookies: tuple[tuple[str, str], ...] = field(default=(), repr=False)
-    environment: tuple[tuple[str, str], ...] = field(default=(), repr=False)
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    query: Mapping[str, str] = field(default_factory=dict, repr=False)
+    cookies: Mapping[str, str] = field(default_factory=dict, repr=False)
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     secrets: tuple[str, ...] = field(default=(), repr=False)
 
 
@@ -177,7 +177,7 @@ def attach(auth: Auth, credential: Credential | None, origin: str | None = None)
             return _basic(auth, credential.username or "", value)
         case _ if auth.place == "query":
             return Attached(
-                query=((auth.name or "", value),), secrets=_spellings(value, quote(value, safe=""), quote_plus(value))
+                query={auth.name or "": value}, secrets=_spellings(value, quote(value, safe=""), quote_plus(value))
             )
         case _ if auth.place == "cookie":
             if not _COOKIE_NAME.match(auth.name or "") or not _COOKIE_VALUE.match(value):
@@ -185,7 +185,7 @@ def attach(auth: Auth, credential: Credential | None, origin: str | None = None)
                     "The credential has a character that a cookie cannot carry.",
                     hint="Cookies take no space, quote, comma, semicolon or backslash. Store it encoded.",
                 )
-            return Attached(cookies=((auth.name or "", value),), secrets=(value,))
+            return Attached(cookies={auth.name or "": value}, secrets=(value,))
         case _:
             return _header(auth.name or "", auth.prefix or "", value)
 
@@ -216,7 +216,7 @@ def _header(name: str, prefix: str, value: str) -> Attached:
             "The credential has a character that a header cannot carry, or begins or ends with a space.",
             hint="Headers take printable ASCII. Store it again.",
         )
-    return Attached(headers=((name.lower(), whole),), secrets=(value,))
+    return Attached(headers={name.lower(): whole}, secrets=(value,))
 
 
 def _basic(auth: Auth, username: str, password: str) -> Attached:
@@ -236,7 +236,7 @@ def _variable(auth: Auth, value: str) -> Attached:
             f"`{visible_line(name)}` is not the name of a variable.",
             hint="`auth.name` of a stdio server names the environment variable that its program reads.",
         )
-    return Attached(environment=((name, value),), secrets=(value,))
+    return Attached(environment={name: value}, secrets=(value,))
 
 
 def _spellings(*texts: str) -> tuple[str, ...]:
