@@ -16,7 +16,17 @@ from typing import Final
 from kortix_tui.base.errors import KortixError, NotFound
 from kortix_tui.base.text import visible_line
 from kortix_tui.base.words import Activity, ChangeStatus, SessionStatus, Wanted
-from kortix_tui.manifest.granting import EditedFile, GrantAction, GrantEdit, check_edited, edit_grant
+from kortix_tui.manifest.granting import (
+    Edit,
+    EditedFile,
+    GrantAction,
+    GrantEdit,
+    ModeEdit,
+    RuleRemoval,
+    RuleSet,
+    apply_edit,
+    check_edited,
+)
 from kortix_tui.repository import diff, merge
 from kortix_tui.repository.committing import commit_files, operators_identity, put_branch
 from kortix_tui.repository.mirror import Mirror
@@ -40,6 +50,10 @@ _NOUNS: Final = {
     "apps": "app ",
     "kortix_permissions": "permission ",
 }
+_VERBS: Final = {"always_run": "Allow", "require_approval": "Ask before", "block": "Block"}
+_EFFECT: Final = (
+    "What it tightens holds for every call from the merge on; what it loosens counts for sessions that start after it."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +81,9 @@ class Editing:
         """Open the change request of an edit, or find the one that is open.
 
         Raises:
-            NotFound: The project was removed, or declares no such agent.
+            NotFound: The project was removed, or declares no such agent or connector.
             Refused: The grant is `all`.
+            Ambiguous: Several rules have the match of the one that is to go.
             InvalidInput: The manifest cannot be edited safely or would not be valid; nothing was made.
         """
         wanted = EditManifest.model_validate_json(request.payload)
@@ -117,9 +132,9 @@ class Editing:
         return commit
 
     @staticmethod
-    async def _edited(mirror: Mirror, commit: str, edit: GrantEdit) -> EditedFile | None:
+    async def _edited(mirror: Mirror, commit: str, edit: Edit) -> EditedFile | None:
         source = CommitSource(mirror, commit, asyncio.get_running_loop())
-        return await asyncio.to_thread(edit_grant, source, edit)
+        return await asyncio.to_thread(apply_edit, source, edit)
 
     def _changes(self, project: Project, which: str, *values: str) -> list[Change]:
         names = ", ".join(f"c.{name}" for name in Change.model_fields)
@@ -129,7 +144,7 @@ class Editing:
         )
         return [Change.of(row) for row in self._context.store.all(query, (project.id, EDIT_ORIGIN, *values))]
 
-    async def _open_before(self, mirror: Mirror, project: Project, edit: GrantEdit) -> Change | None:
+    async def _open_before(self, mirror: Mirror, project: Project, edit: Edit) -> Change | None:
         """An open change request of this very edit: it changes something where it began, and nothing where it ends."""
         for change in self._changes(
             project, "c.status = ? AND c.base_branch = ?", ChangeStatus.OPEN, project.base_branch
@@ -144,13 +159,13 @@ class Editing:
                 ):
                     return change
             except KortixError:
-                continue  # it does not even have that agent
+                continue  # it does not even have what the edit is about
         return None
 
     # ---- writing -----------------------------------------------------------------------------------------
 
     async def _commit(
-        self, mirror: Mirror, project: Project, base: str, file: EditedFile, edit: GrantEdit, request: Request,
+        self, mirror: Mirror, project: Project, base: str, file: EditedFile, edit: Edit, request: Request,
         actor: Actor,
     ) -> _Made:  # fmt: skip
         commit = await commit_files(
@@ -162,7 +177,7 @@ class Editing:
         return _Made(base, commit, len(found.files), found.additions, found.deletions)
 
     async def _open(
-        self, mirror: Mirror, project: Project, identity: str, edit: GrantEdit, file: EditedFile, made: _Made,
+        self, mirror: Mirror, project: Project, identity: str, edit: Edit, file: EditedFile, made: _Made,
         actor: Actor,
     ) -> Change:  # fmt: skip
         """Branch first, then session and change request in one transaction: a row never names what is not there."""
@@ -226,18 +241,50 @@ def session_of(request_id: str) -> str:
     return "k" + base64.b32encode(digest).decode().lower()[:11]
 
 
-def title_of(edit: GrantEdit) -> str:
+def title_of(edit: Edit) -> str:
     """What an edit does, as the title of its change request."""
-    what = f"{_NOUNS.get(edit.key, '')}{edit.name}"
-    title = f"Grant {what} to {edit.agent}" if edit.action is GrantAction.GRANT else f"Revoke {what} from {edit.agent}"
+    match edit:
+        case GrantEdit():
+            what = f"{_NOUNS.get(edit.key, '')}{edit.name}"
+            granted = edit.action is GrantAction.GRANT
+            title = f"Grant {what} to {edit.agent}" if granted else f"Revoke {what} from {edit.agent}"
+        case RuleSet():
+            only = " under conditions" if edit.rule.conditions else ""
+            title = f"{_VERBS[edit.rule.action]} {edit.rule.match} of {_whose(edit)}{only}"
+        case RuleRemoval():
+            title = f"Remove the rule {edit.match} of {_whose(edit)}"
+        case ModeEdit(mode="risk"):
+            title = "Ask before writes and destructive calls that no rule matches"
+        case ModeEdit():
+            title = "Run all calls that no rule matches"
     return visible_line(title)[:MAX_TITLE]
 
 
-def _description(edit: GrantEdit, file: EditedFile) -> str:
-    path = f"`agents.{edit.agent}.{edit.key}` in {visible_line(file.path)}"
-    if edit.action is GrantAction.REVOKE:
-        return f"Takes `{edit.name}` out of {path}. From the merge on nothing more of it is given to any session."
-    return f"Names `{edit.name}` in {path}. Sessions that start after the merge may use it; running ones may not."
+def _whose(edit: RuleSet | RuleRemoval) -> str:
+    return "the project" if edit.connector is None else edit.connector
+
+
+def _description(edit: Edit, file: EditedFile) -> str:
+    name = visible_line(file.path)
+    match edit:
+        case GrantEdit():
+            path = f"`agents.{edit.agent}.{edit.key}` in {name}"
+            if edit.action is GrantAction.REVOKE:
+                return (
+                    f"Takes `{edit.name}` out of {path}. From the merge on nothing more of it is given to any session."
+                )
+            return (
+                f"Names `{edit.name}` in {path}. Sessions that start after the merge may use it; running ones may not."
+            )
+        case RuleSet():
+            return (
+                f"Writes `{edit.rule.action}` for `{edit.rule.match}` into the policies of {_whose(edit)} in {name}."
+                f" {_EFFECT}"
+            )
+        case RuleRemoval():
+            return f"Takes the rule `{edit.match}` out of the policies of {_whose(edit)} in {name}. {_EFFECT}"
+        case ModeEdit():
+            return f"Sets `policy.default_mode` to `{edit.mode}` in {name}. {_EFFECT}"
 
 
 def _result(project: Project, change: Change, *, already: bool) -> EditResult:
