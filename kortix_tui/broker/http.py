@@ -46,7 +46,7 @@ class Request:
         """The password of a `Proxy-Authorization: Basic …` header."""
         kind, _, pair = (self.header("proxy-authorization") or "").partition(" ")
         try:
-            user, colon, password = base64.b64decode(pair.strip(), validate=True).decode("ascii").partition(":")
+            _user, colon, password = base64.b64decode(pair.strip(), validate=True).decode("ascii").partition(":")
         except (binascii.Error, UnicodeError):
             return None
         return password if kind.lower() == "basic" and colon else None

@@ -28,6 +28,7 @@ NOUNS = {
     "secrets": ("secrets", "values that agents need and must not leak"),
     "vault": ("vault", "what keeps secrets encrypted, its keys and backups"),
     "env": ("secret_import", "many secrets at once, from a .env file"),
+    "egress": ("egress", "which hosts sandboxes reached, and which they were refused"),
     "sandboxes": ("sandboxes", "the images that sandboxes start from"),
     "audit": ("audit", "the record of everything that happened"),
     "host": ("serve", "which process acts for this home"),

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from kortix_tui.runtime.approvals import Approvals
     from kortix_tui.runtime.call_records import CallRecords
     from kortix_tui.runtime.edits import Edits
+    from kortix_tui.runtime.egress import EgressLog
     from kortix_tui.runtime.host import Host
     from kortix_tui.runtime.inbox import Inbox
     from kortix_tui.runtime.sandboxes import Sandboxes
@@ -128,6 +129,13 @@ class Runtime:
         from kortix_tui.runtime.edits import Edits
 
         return Edits(self.context)
+
+    @cached_property
+    def egress(self) -> EgressLog:
+        """Attempts of sandboxes to reach the network."""
+        from kortix_tui.runtime.egress import EgressLog
+
+        return EgressLog(self.context)
 
     # Hosting
 
