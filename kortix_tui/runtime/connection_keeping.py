@@ -66,19 +66,24 @@ class Keeping:
         """
         store = self._custody.context.store
         self._custody.opened()
+        await self._custody.catch_up()
         for value in wanted.values.values():
             if not 1 <= len(value) <= MAX_VALUE_BYTES:
                 raise InvalidInput("The credential is empty or too long.", hint="Give another.")
-        known = connection_rows(store, wanted.project_id, wanted.connector)
-        before = next((row for row in known if row.account == wanted.account), None)
-        is_default = wanted.make_default or not known or (before is not None and before.is_default)
-        identity = before.id if before is not None else new_id("con")
-        unused = [] if before is None else [one for one in _identifiers(before) if one not in wanted.values]
+        found: list[tuple[str, bool, bool]] = []
 
         def edit(draft: Draft) -> tuple[list[RecordMeta], list[RecordMeta]]:
+            # Here, where nobody else changes the vault: two that connect one account at once are one connection.
+            known = connection_rows(store, wanted.project_id, wanted.connector)
+            before = next((row for row in known if row.account == wanted.account), None)
+            is_default = wanted.make_default or not known or (before is not None and before.is_default)
+            identity = before.id if before is not None else new_id("con")
+            found.append((identity, before is None, is_default))
+            unused = [] if before is None else [one for one in _identifiers(before) if one not in wanted.values]
             return self._put(draft, wanted), self._drop(draft, wanted.project_id, unused, identity)
 
         def record(tx: Transaction, done: tuple[list[RecordMeta], list[RecordMeta]]) -> None:
+            identity, new, is_default = found[-1]
             self._index(tx, done, actor)
             if is_default:
                 tx.execute(
@@ -86,16 +91,16 @@ class Keeping:
                     " NULL",
                     (wanted.project_id, wanted.connector),
                 )
-            _write_row(tx, identity, wanted, is_default=is_default, new=before is None, actor=actor)
+            _write_row(tx, identity, wanted, is_default=is_default, new=new, actor=actor)
             tx.audit(
-                "connection.create" if before is None else "connection.renew",
+                "connection.create" if new else "connection.renew",
                 scope=f"connection {wanted.connector}/{wanted.account}", actor=actor, project_id=wanted.project_id,
                 connection=identity, auth=wanted.auth, origin=wanted.details.origin, bound=wanted.details.bound,
                 secret=wanted.identifier,
             )  # fmt: skip
 
         await self._custody.change(edit, record)
-        made = connection_of(store, identity)
+        made = connection_of(store, found[-1][0])
         if made is None:
             raise Conflict("The connection was removed in this moment.", hint="Connect again.")
         return made
@@ -146,7 +151,9 @@ class Keeping:
         return renewed
 
     async def remove(self, connection_id: str, actor: Actor) -> Connection:
-        """Forget a connection and its values; a bound secret stays. Another account becomes the default.
+        """Forget a connection and its values; a bound secret stays.
+
+        No other account becomes the default by itself: calls would go to a place that nobody chose.
 
         Raises:
             NotFound: It is gone.
@@ -166,12 +173,6 @@ class Keeping:
             tx.execute(
                 "UPDATE connections SET removed_at = ?, is_default = 0 WHERE id = ?", (tx.now_text, connection.id)
             )
-            if connection.is_default:
-                tx.execute(
-                    "UPDATE connections SET is_default = 1 WHERE id = (SELECT id FROM connections WHERE project_id = ?"
-                    " AND connector = ? AND removed_at IS NULL ORDER BY created_at, id LIMIT 1)",
-                    (connection.project_id, connection.connector),
-                )
             tx.audit(
                 "connection.delete", scope=f"connection {connection.connector}/{connection.account}", actor=actor,
                 project_id=connection.project_id, connection=connection.id,
@@ -209,7 +210,8 @@ class Keeping:
                 (connection.project_id, connection.connector),
             )
             tx.execute(
-                "UPDATE connections SET is_default = 1, updated_at = ? WHERE id = ?", (tx.now_text, connection.id)
+                "UPDATE connections SET is_default = 1, updated_at = ? WHERE id = ? AND removed_at IS NULL",
+                (tx.now_text, connection.id),
             )
             tx.audit(
                 "connection.default", scope=f"connection {connection.connector}/{connection.account}", actor=actor,

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from kortix_tui.base.errors import Conflict, InvalidInput, NotFound, Refused
 from kortix_tui.base.ids import new_id
 from kortix_tui.base.words import Exposure, Outcome, SecretRequestState
+from kortix_tui.runtime.connection_rows import users_of
 from kortix_tui.runtime.custody import Custody
 from kortix_tui.runtime.retiring import forget_retired, retire
 from kortix_tui.runtime.vault_calls import (
@@ -108,12 +109,15 @@ class SecretActs:
             raise Conflict(f"There is a secret {row.identifier} already.", hint="Give it a new value: secrets rotate.")
         if wanted.create is False and row is None:
             raise NotFound(f"There is no secret {wanted.identifier}.", hint="See `kortix secrets ls`.")
+        if row is not None and wanted.exposure not in (None, Exposure.CONNECTOR):
+            self._check_unused(row)
         meta = self._revised(wanted, row) if row is not None else self._fresh(wanted, actor)
         return _Plan(meta, row is None, Secret(value), rules.check_value(value, meta.exposure))
 
     async def unset(self, wanted: UnsetSecret, actor: Actor) -> None:
         """Forget a secret; a value that a sandbox still holds is kept for finding it in texts, and for nothing else."""
         row, store = self._mine(wanted.secret_id, actor), self._custody.context.store
+        self._check_unused(row)
 
         def edit(draft: Draft) -> RecordMeta:
             meta = draft.meta(row.id)
@@ -134,6 +138,7 @@ class SecretActs:
         owner = actor.name if wanted.only_me else PROJECT
         if owner == row.owner:
             return StoredSecret(secret_id=row.id, created=False)
+        self._check_unused(row)
         taken = [other for other in secret_rows(self._custody.context.store, row.project_id) if other.owner == owner]
         if any(other.identifier.lower() == row.identifier.lower() for other in taken):
             whose = "you have" if wanted.only_me else "the project has"
@@ -144,6 +149,8 @@ class SecretActs:
     async def expose(self, wanted: ExposeSecret, actor: Actor) -> StoredSecret:
         """Change where the value may go."""
         row = self._mine(wanted.secret_id, actor)
+        if wanted.exposure is not Exposure.CONNECTOR:
+            self._check_unused(row)
         if wanted.exposure is Exposure.ENVIRONMENT:
             rules.check_value(await self._custody.value(row.id, "check its shape"), wanted.exposure)
         update = {
@@ -256,6 +263,19 @@ class SecretActs:
         if row.owner not in (PROJECT, actor.name):
             raise Refused("That secret is somebody else's own.")
         return row
+
+    def _check_unused(self, row: SecretRow) -> None:
+        """Whether no connection needs the value.
+
+        Raises:
+            Refused: One does; it would end in the middle of an agent's work.
+        """
+        users = users_of(self._custody.context.store, row.project_id, row.identifier) if row.owner == PROJECT else ()
+        if users:
+            raise Refused(
+                f"The connection {', '.join(users)} uses {row.identifier}.",
+                hint="Remove the connection first: kortix connections rm",
+            )
 
     def _check_project(self, project_id: str) -> None:
         row = self._custody.context.store.one("SELECT removed_at FROM projects WHERE id = ?", (project_id,))

@@ -7,7 +7,7 @@ import contextlib
 from typing import Final
 
 from kortix_tui.base.errors import KortixError, Refused
-from kortix_tui.broker.connectors.oauth import Authorization, OAuthClient, authorization, read_redirect
+from kortix_tui.broker.connectors.oauth import Authorization, OAuthClient, OAuthFailed, authorization, read_redirect
 
 HEAD_S: Final = 10.0
 MAX_HEAD: Final = 16 << 10
@@ -64,7 +64,12 @@ class Loopback:
             Refused: It answers another request.
             KortixError: It has no code, or says no.
         """
-        code = read_redirect(text, self.asked)
+        try:
+            code = read_redirect(text, self.asked)
+        except OAuthFailed as error:
+            if not self._code.done():
+                self._code.set_exception(error)
+            raise
         if not self._code.done():
             self._code.set_result(code)
 
@@ -109,8 +114,6 @@ class Loopback:
             self.give(target)
         except Refused:
             return "400 Bad Request", "This does not answer what was asked. Begin again in the terminal."
-        except KortixError as error:
-            if not self._code.done():
-                self._code.set_exception(error)
+        except KortixError:
             return "200 OK", "It was not agreed to. The terminal says more; this window can be closed."
         return "200 OK", "Done. You can close this window and go back to the terminal."

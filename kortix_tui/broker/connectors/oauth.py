@@ -26,6 +26,8 @@ from kortix_tui.base.text import shorten, visible_line
 if TYPE_CHECKING:
     import httpx
 
+    from kortix_tui.base.clock import Clock
+
 ASK_S: Final = 30.0
 """Longest wait for one answer of a provider."""
 FLOW_S: Final = 300.0
@@ -228,7 +230,7 @@ async def device_code(http: httpx.AsyncClient, client: OAuthClient, secret: str 
 
 
 async def wait_for_device(
-    http: httpx.AsyncClient, client: OAuthClient, secret: str | None, begun: DeviceCode, now: datetime
+    http: httpx.AsyncClient, client: OAuthClient, secret: str | None, begun: DeviceCode, clock: Clock
 ) -> Tokens:
     """Ask until the person has agreed, as often as the provider allows.
 
@@ -242,7 +244,7 @@ async def wait_for_device(
             while True:
                 await asyncio.sleep(interval)
                 try:
-                    return await _tokens(http, client, secret, form, now)
+                    return await _tokens(http, client, secret, form, clock.now())
                 except OAuthFailed as error:
                     if error.error == "slow_down":
                         interval += 5
