@@ -5,6 +5,7 @@ Whatever cannot be told is decided towards less privilege: a rule that allows do
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -171,27 +172,47 @@ class PastCall:
     arguments: Mapping[str, Any] | None
 
 
-@dataclass(frozen=True, slots=True)
 class PastCalls:
-    """`Usage` of calls in memory: those from a moment on, up to the one that is decided."""
+    """`Usage` of calls in memory: those up to the one that is decided.
 
-    now: datetime
-    past: Sequence[PastCall] = ()
+    Args:
+        now: The moment of the call that is decided.
+        past: The calls that count, in any order.
+    """
+
+    def __init__(self, now: datetime, past: Iterable[PastCall] = ()) -> None:
+        self._now = now
+        self._past = sorted(past, key=lambda call: call.at)
+        self._found: dict[Counted, list[PastCall]] = {}
+
+    def at(self, now: datetime) -> PastCalls:
+        """The same calls as another moment sees them."""
+        other = PastCalls(now)
+        other._past, other._found = self._past, self._found
+        return other
+
+    @property
+    def now(self) -> datetime:
+        """The moment of the call that is decided."""
+        return self._now
 
     def calls(self, counted: Counted, since: datetime, /) -> int | None:
         """How many there were since."""
-        return sum(1 for _ in self._counted(counted, since))
+        return len(self._since(counted, since))
 
     def total(self, counted: Counted, arg: str, since: datetime, /) -> Decimal | None:
         """The sum of their amounts; `None` when one has none."""
-        amounts = [amount(call.arguments, arg) for call in self._counted(counted, since)]
+        amounts = [amount(call.arguments, arg) for call in self._since(counted, since)]
         known = [value for value in amounts if value is not None]
         return sum(known, Decimal(0)) if len(known) == len(amounts) else None
 
-    def _counted(self, counted: Counted, since: datetime) -> Iterator[PastCall]:
-        for call in self.past:
-            if since < call.at <= self.now and counted.takes(call.connector, call.action, call.arguments):
-                yield call
+    def _since(self, counted: Counted, since: datetime) -> list[PastCall]:
+        found = self._found.get(counted)
+        if found is None:
+            found = [call for call in self._past if counted.takes(call.connector, call.action, call.arguments)]
+            self._found[counted] = found
+        first = bisect_right(found, since, key=lambda call: call.at)
+        return found[first : bisect_right(found, self._now, key=lambda call: call.at)]
 
 
 # ---- explaining ----------------------------------------------------------------------------------------------

@@ -81,7 +81,7 @@ class EditedFile:
     data: bytes
 
 
-class _Edited:
+class EditedSource:
     """A source with one file replaced."""
 
     def __init__(self, source: Source, file: EditedFile) -> None:
@@ -89,9 +89,11 @@ class _Edited:
         self._file = file
 
     def read(self, path: str) -> bytes | None:
+        """The bytes of a file, the replaced one as it is now."""
         return self._file.data if path == self._file.path else self._source.read(path)
 
     def list(self, path: str) -> list[str]:
+        """All files below a folder."""
         return self._source.list(path)
 
 
@@ -155,7 +157,7 @@ def check_edited(source: Source, file: EditedFile) -> None:
     Raises:
         InvalidInput: It is not; the first fault is named.
     """
-    errors = check(_Edited(source, file)).errors
+    errors = check(EditedSource(source, file)).errors
     if errors:
         more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
         raise InvalidInput(

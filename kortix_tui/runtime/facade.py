@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from kortix_tui.runtime.egress import EgressLog
     from kortix_tui.runtime.host import Host
     from kortix_tui.runtime.inbox import Inbox
+    from kortix_tui.runtime.policies import Policies
     from kortix_tui.runtime.sandboxes import Sandboxes
     from kortix_tui.runtime.secrets import Secrets
     from kortix_tui.runtime.shells import Shells
@@ -129,6 +130,13 @@ class Runtime:
         from kortix_tui.runtime.edits import Edits
 
         return Edits(self.context)
+
+    @cached_property
+    def policies(self) -> Policies:
+        """What policy makes of calls, and a changed policy over the recorded ones."""
+        from kortix_tui.runtime.policies import Policies
+
+        return Policies(self.context)
 
     @cached_property
     def egress(self) -> EgressLog:
