@@ -27,6 +27,7 @@ class Where(StrEnum):
     CHANGE = "an open change request"
     INBOX = "Inbox"
     VAULT = "Vault"
+    CONNECTORS = "Connectors"
     DIALOG = "dialogs"
 
 
@@ -114,8 +115,13 @@ ACTIONS: Final[tuple[Action, ...]] = (
     _A("change.reopen", ("r",), "Reopen a closed change request", Where.CHANGES, "", "cr reopen", palette=True),
     _A("change.files", ("f",), "Show or hide the file list", Where.CHANGE, "files"),
     _A("inbox.open", ("enter", "d"), "Open what waits", Where.INBOX, "open", "review show"),
+    _A("inbox.approve", ("a",), "Approve a call, to be sent once…", Where.INBOX, "approve", "review act", palette=True),
     _A("inbox.merge", ("m",), "Read a change request, to merge it", Where.INBOX, "merge", "review act", palette=True),
-    _A("inbox.decline", ("x",), "Say no: close or decline…", Where.INBOX, "no", "review act", palette=True),
+    _A("inbox.decline", ("x",), "Say no: close, decline or deny…", Where.INBOX, "no", "review act", palette=True),
+    _A("inbox.next", ("n",), "The next thing to decide, riskiest first", Where.INBOX, "next", "review ls"),
+    _A("inbox.remember", ("A",), "Approve it and others like it…", Where.INBOX, "always", "review act", palette=True),
+    _A("inbox.batch", ("B",), "Approve all identical calls…", Where.INBOX, "batch", "review act", palette=True),
+    _A("inbox.unfold", ("z",), "Show long parts whole, or fold them", Where.INBOX, "", "review show"),
     *_SECRETS,
     _A("diff.next_hunk", ("n",), "Next hunk (or match of a search)", Where.DIFF, "hunk"),
     _A("diff.previous_hunk", ("N",), "Previous hunk (or match)", Where.DIFF),

@@ -141,7 +141,8 @@ class KortixApp(App[Leave]):
         self.clock: Clock = clock or SystemClock()
         self.keymap = Keymap(keymap)
         self.set_keymap(self.keymap.overrides)
-        self._keys = KeyLine(self, super().on_event)
+        self._keys = KeyLine(self, self._deliver)
+        self._key_at = float("inf")
         self.default_exposure = default_exposure
         self._host = host
         self._ticking = ticking
@@ -191,6 +192,15 @@ class KortixApp(App[Leave]):
             await self._keys.take(event)
         else:
             await super().on_event(event)
+
+    async def _deliver(self, event: events.Event) -> None:
+        self._key_at = event.time
+        await super().on_event(event)
+
+    @property
+    def pressed_at(self) -> float:
+        """When the key was typed that is being answered: one that waited in a queue is older than now."""
+        return min(self.clock.monotonic(), self._key_at)
 
     def _wake(self) -> None:
         """Called by the bridge's threads; posting a message is all that may be done there."""
@@ -312,6 +322,12 @@ class KortixApp(App[Leave]):
             return
         screen = self.view_screen
         self.push_screen(ChangeScreen(screen.view if screen else "Changes", project, number, notice=notice))
+
+    def open_call(self, call_id: str) -> None:
+        """Open the page of a call over what is there."""
+        from kortix_tui.console.screens.approval import ApprovalScreen
+
+        self.push_screen(ApprovalScreen(call_id))
 
     def show_secret(self, secret_id: str) -> None:
         """Put the cursor of the vault's list on a secret, once it is there."""

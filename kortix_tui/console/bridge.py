@@ -27,6 +27,8 @@ POLL_SECONDS = 0.1
 """How often the store is asked whether something changed; one cheap query."""
 VAULT_SECONDS = 0.5
 """How often it is asked for secrets and the inbox: a busy fleet writes all the time, and each reading starts git."""
+CALLS_SECONDS = 0.5
+"""How often it is asked for calls and connectors, likewise: a vault that hangs must not keep approvals back."""
 REREAD_SECONDS = 5.0
 """A silent host writes nothing, so that it is silent is only found by looking."""
 LOG_POLL_SECONDS = 0.1
@@ -64,6 +66,7 @@ class Bridge:
         self._ended = threading.Event()
         self._again = threading.Event()
         self._vault_again = threading.Event()
+        self._calls_again = threading.Event()
         self._wake: Callable[[], None] = lambda: None
         self._threads: list[threading.Thread] = []
         self._acts: SimpleQueue[Callable[[], None]] = SimpleQueue()
@@ -85,6 +88,10 @@ class Bridge:
             self._thread(
                 "vault",
                 partial(self._read_facts, self._vault_again, self._read_vault, VAULT_SECONDS, "vault_problem"),
+            ),
+            self._thread(
+                "calls",
+                partial(self._read_facts, self._calls_again, self._read_calls, CALLS_SECONDS, "calls_problem"),
             ),
             self._thread("logs", self._read_logs),
         ]
@@ -121,6 +128,7 @@ class Bridge:
         """Read the lists soon, whatever the store says."""
         self._again.set()
         self._vault_again.set()
+        self._calls_again.set()
 
     def _read_facts(self, again: threading.Event, read: Callable[[bool], None], seconds: float, problem: str) -> None:
         version, waited = -1, REREAD_SECONDS
@@ -162,6 +170,10 @@ class Bridge:
             fresh["requests"] = tuple(source.secrets.requests())
             fresh["inbox"] = tuple(source.inbox.list())
         self._take(**fresh)
+
+    def _read_calls(self, _: bool) -> None:
+        """Calls that wait."""
+        self._take(approvals=tuple(self._source.approvals.pending()), calls_problem=None)
 
     def _take(self, **fresh: Any) -> None:
         with self._facts_guard:

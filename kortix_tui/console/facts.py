@@ -10,6 +10,7 @@ from kortix_tui.store.models import Project
 
 if TYPE_CHECKING:
     from kortix_tui.base.words import VaultState
+    from kortix_tui.runtime.connector_views import ApprovalView, ConnectorView
     from kortix_tui.runtime.inbox import InboxItem
     from kortix_tui.runtime.secret_views import SecretRequestView, SecretView, VaultStatus
 
@@ -31,6 +32,10 @@ class Facts:
         inbox: What waits for a person, oldest first.
         vault: The vault; `None` until it, the secrets and the inbox were read.
         vault_problem: Why these four cannot be read anew.
+        approvals: Calls that wait for a person, riskiest and then oldest first.
+        connectors: By project and slug; `None` until they were read.
+        connector_faults: Project → why its connectors cannot be read.
+        calls_problem: Why these three cannot be read anew.
     """
 
     sessions: tuple[SessionView, ...] = ()
@@ -45,6 +50,10 @@ class Facts:
     inbox: tuple[InboxItem, ...] = ()
     vault: VaultStatus | None = None
     vault_problem: str | None = None
+    approvals: tuple[ApprovalView, ...] = ()
+    connectors: tuple[ConnectorView, ...] | None = None
+    connector_faults: tuple[tuple[str, str], ...] = ()
+    calls_problem: str | None = None
 
     def session(self, session_id: str | None) -> SessionView | None:
         """The session of an id."""
@@ -70,10 +79,22 @@ class Facts:
         """The open request of an id."""
         return next((request for request in self.requests if request.id == request_id), None)
 
+    def approval(self, call_id: str | None) -> ApprovalView | None:
+        """The waiting call of an id."""
+        return next((call for call in self.approvals if call.id == call_id), None)
+
+    def identical(self, call: ApprovalView) -> tuple[ApprovalView, ...]:
+        """Waiting calls that would send exactly the same, that one first."""
+        return (call, *(one for one in self.approvals if one.digest == call.digest and one.id != call.id))
+
+    def connector(self, key: str | None) -> ConnectorView | None:
+        """The connector of a row: `project/slug`."""
+        return next((one for one in self.connectors or () if f"{one.project}/{one.slug}" == key), None)
+
     @property
     def problems(self) -> tuple[str, ...]:
         """Why what is shown may be old."""
-        return tuple(problem for problem in (self.problem, self.vault_problem) if problem)
+        return tuple(problem for problem in (self.problem, self.vault_problem, self.calls_problem) if problem)
 
     @property
     def vault_state(self) -> VaultState | None:

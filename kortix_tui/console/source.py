@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from kortix_tui.console.call_source import ApprovalSource
 from kortix_tui.console.secret_source import EditSource, InboxSource, SecretSource, VaultSource
 from kortix_tui.runtime.views import ChangeDetail, ChangeView, HostView, MergeResult, RemovalPreview, SessionView
 from kortix_tui.store.models import Project, Prompt
@@ -134,6 +135,11 @@ class Source(Protocol):
     @property
     def edits(self) -> EditSource:
         """Proposals of a person."""
+        ...
+
+    @property
+    def approvals(self) -> ApprovalSource:
+        """Calls that wait for a person."""
         ...
 
     def start_hosting(self) -> None:

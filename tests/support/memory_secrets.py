@@ -351,7 +351,15 @@ class MemoryInbox:
                     agent=None, since=NOW - timedelta(minutes=1), says="Unlock it.",
                 )
             )  # fmt: skip
-        return sorted(items, key=lambda item: (item.since, item.reference))
+        calls = [
+            InboxItem(
+                kind=ItemKind.APPROVAL, reference=row.id, project=row.project, session_id=row.session_id,
+                title=f"{row.connector}.{row.action}", agent=row.agent, since=row.created_at, risk=row.risk,
+                says="Decide.",
+            )
+            for row in source.approvals.pending()
+        ]  # fmt: skip
+        return calls + sorted(items, key=lambda item: (item.since, item.reference))
 
 
 class MemoryEdits:

@@ -7,9 +7,10 @@ from datetime import datetime
 
 from kortix_tui.base.clock import age
 from kortix_tui.base.text import visible_line
-from kortix_tui.base.words import Exposure, VaultState
+from kortix_tui.base.words import Exposure, Risk, VaultState
 from kortix_tui.console.widgets.bar import Part
 from kortix_tui.console.widgets.table import Cell, Column, Row
+from kortix_tui.runtime.connector_views import ApprovalView
 from kortix_tui.runtime.inbox import InboxItem, ItemKind
 from kortix_tui.runtime.secret_views import SecretView, VaultStatus
 
@@ -30,7 +31,8 @@ INBOX_COLUMNS = (
     Column("project", "PROJECT", 14, priority=2),
     Column("agent", "AGENT", 12, priority=3),
     Column("session", "SESSION", 12, priority=4),
-    Column("age", "WAITS", 6, right=True),
+    Column("age", "WAITS", 5, right=True),
+    Column("ends", "ENDS", 4, priority=1, right=True),
 )
 _EXPOSURE = {
     Exposure.ENVIRONMENT: ("● environment", "risk.medium"),
@@ -47,9 +49,15 @@ _VAULT = {
     VaultState.ROLLED_BACK: ("! older than it was", "error"),
 }
 _KIND = {
+    ItemKind.APPROVAL: ("? call", "state.waiting"),
     ItemKind.CHANGE: ("± change request", "text"),
     ItemKind.SECRET: ("? secret request", "state.waiting"),
     ItemKind.VAULT: ("■ locked vault", "state.waiting"),
+}
+_CALL = {
+    Risk.READ: ("· read call", "risk.low"),
+    Risk.WRITE: ("! write call", "risk.medium"),
+    Risk.DESTRUCTIVE: ("‼ destructive", "risk.high"),
 }
 
 
@@ -102,9 +110,9 @@ def secret_row(secret: SecretView, now: datetime) -> Row:
     )
 
 
-def inbox_row(item: InboxItem, now: datetime) -> Row:
-    """What waits for a person, in a list."""
-    kind, role = _KIND[item.kind]
+def inbox_row(item: InboxItem, now: datetime, call: ApprovalView | None = None) -> Row:
+    """What waits for a person, in a list; of a call its risk comes first."""
+    kind, role = _KIND[item.kind] if item.risk is None else _CALL[item.risk]
     title, agent = visible_line(item.title), visible_line(item.agent or "")
     fields = {
         "kind": item.kind.value,
@@ -112,7 +120,9 @@ def inbox_row(item: InboxItem, now: datetime) -> Row:
         "project": item.project or "",
         "agent": agent,
         "session": item.session_id or "",
+        "risk": item.risk.value if item.risk else "",
     }
+    ends = call.expires_at if call else None
     return Row(
         item.reference,
         {
@@ -122,6 +132,7 @@ def inbox_row(item: InboxItem, now: datetime) -> Row:
             "agent": Cell(agent, "muted"),
             "session": Cell(item.session_id or "", "muted"),
             "age": Cell(age(item.since, now), "muted", order=-item.since.timestamp()),
+            "ends": Cell(age(now, ends) if ends else "", "muted", order=ends.timestamp() if ends else float("inf")),
         },
         text=" ".join([item.reference, *fields.values()]),
         fields=fields,
