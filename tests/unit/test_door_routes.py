@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kortix_tui.broker.door import Door
-from kortix_tui.broker.http import Peer, Request, Response, Upgrade
+from kortix_tui.broker.http import Answer, Peer, Request, Response, Upgrade
 from kortix_tui.repository.door import DoorAnswer
 from tests.support.door import SmallHost, open_door
 
@@ -44,7 +44,7 @@ async def host() -> SmallHost:
 async def ask(
     host: SmallHost, method: str, path: str, *, token: str | None = "agent-token", body: bytes = b"", uid: int = 1000,
     headers: tuple[tuple[str, str], ...] = (),
-) -> Response | Upgrade:  # fmt: skip
+) -> Answer:  # fmt: skip
     async def pieces() -> AsyncIterator[bytes]:
         yield body
 
