@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from typing import Final
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
 
 from kortix_tui.base.errors import EngineUnavailable, KortixError
 from kortix_tui.base.words import Outcome, SessionStatus, Wanted
 from kortix_tui.review.merging import Merging
+from kortix_tui.runtime.catalogues import Catalogues
 from kortix_tui.runtime.context import Context
 from kortix_tui.runtime.control import Calls, ControlServer
 from kortix_tui.runtime.custody import Custody
@@ -24,6 +26,10 @@ from kortix_tui.sandbox.provider import Provider
 from kortix_tui.sandbox.shell_stream import ShellStream
 from kortix_tui.store.database import Fenced
 from kortix_tui.store.lock import HostLock
+
+if TYPE_CHECKING:
+    from kortix_tui.runtime.connecting import Connecting
+    from kortix_tui.runtime.host_credentials import HostCredentials
 
 ELECTION_S: Final = 0.5
 POLL_S: Final = 0.02
@@ -107,7 +113,10 @@ class Leading:
         self._faults: dict[str, int] = {}
         merging = Merging(context.store, self._ledger, manifest_faults)
         self._custody = Custody(context, self._ledger, self._wake)
-        self._requests = Requests(context, self._ledger, self._preparing, merging, self._custody)
+        self._catalogues = Catalogues(context, self._ledger, self._preparing, lambda: self._credentials)
+        self._requests = Requests(
+            context, self._ledger, self._preparing, merging, self._custody, self._catalogues
+        )  # fmt: skip
         self._recovery = Recovery(context, self._ledger, self._provider, self._preparing, merging)
         self._control = ControlServer(context, self._open_shell, self._calls)
 
@@ -129,6 +138,7 @@ class Leading:
             raise group.exceptions[0] from None
         finally:
             await self._control.close()
+            await self._close_connections()
             await self._custody.close()
             await self._provider.close()
             await self._ledger.close()
@@ -244,7 +254,27 @@ class Leading:
         # Few terms are called for anything: the ciphers are loaded when one is.
         from kortix_tui.runtime.vault_service import VaultService
 
-        return VaultService(self._custody)
+        return VaultService(self._custody, self._connecting)
+
+    @cached_property
+    def _credentials(self) -> HostCredentials:
+        from kortix_tui.runtime.host_credentials import HostCredentials
+
+        return HostCredentials(self._custody)
+
+    @cached_property
+    def _connecting(self) -> Connecting:
+        from kortix_tui.runtime.connecting import Connecting
+
+        return Connecting(self._custody, self._preparing, self._credentials)
+
+    async def _close_connections(self) -> None:
+        """End what was made of them in this term; most terms have made nothing."""
+        made = vars(self)
+        if "_connecting" in made:
+            await self._connecting.close()
+        if "_credentials" in made:
+            await self._credentials.close()
 
     async def _open_shell(self, session_id: str, rows: int, columns: int, term: str) -> ShellStream:
         runner = self._runners.get(session_id)

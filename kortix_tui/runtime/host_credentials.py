@@ -10,7 +10,6 @@ import asyncio
 import logging
 from collections import defaultdict
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
 
 from kortix_tui.base.errors import Conflict
 from kortix_tui.base.words import ConnectionState, Exposure
@@ -56,12 +55,8 @@ class HostCredentials:
             from kortix_tui.broker.network.client import Reach, open_client
 
             settings = self._custody.context.settings.connectors
-            self._http = open_client(
-                Reach(
-                    allow_private=tuple(str(one) for one in settings.allow_private),
-                    ca_certificates=tuple(str(one) for one in settings.ca_certificates),
-                )
-            )
+            reach = Reach(allow_private=settings.allow_private, ca_certificates=settings.ca_certificates)
+            self._http = open_client(reach)
         return self._http
 
     async def close(self) -> None:
@@ -93,7 +88,7 @@ class HostCredentials:
     async def attached(self, connection: Connection, target: str) -> Attached:
         """As `attach`, for a connection and the URL that it is used for."""
         details = ConnectionDetails.of(connection)
-        if "://" in target and urlsplit(target).scheme in ("http", "https") and origin_of_url(target) != details.origin:
+        if (origin_of_url(target) if "://" in target else target) != details.origin:
             raise NotConnected(
                 f"The credential of {connection.connector}/{connection.account} is for {details.origin} only.",
                 hint="Look at the change, then connect again: kortix connectors connect",

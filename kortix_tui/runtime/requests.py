@@ -16,6 +16,7 @@ from kortix_tui.repository.merge import join_rescue
 from kortix_tui.review.decision import DecideChange
 from kortix_tui.review.merging import Merging
 from kortix_tui.runtime.adding import add_project
+from kortix_tui.runtime.catalogues import Catalogues
 from kortix_tui.runtime.context import Context, Failure
 from kortix_tui.runtime.delivery import Custodian, value_scan
 from kortix_tui.runtime.editing import Editing
@@ -38,7 +39,13 @@ class Requests:
     """Takes pending requests and answers each in a task of its own."""
 
     def __init__(
-        self, context: Context, ledger: Ledger, preparing: Preparing, merging: Merging, custodian: Custodian
+        self,
+        context: Context,
+        ledger: Ledger,
+        preparing: Preparing,
+        merging: Merging,
+        custodian: Custodian,
+        catalogues: Catalogues,
     ) -> None:
         self._context = context
         self._ledger = ledger
@@ -52,6 +59,7 @@ class Requests:
             "change_request.merge": self._merge,
             "session.rescue.join": self._join_rescue,
             "manifest.edit": Editing(context, ledger, preparing).edit,
+            "connector.sync": catalogues.sync,
         }
 
     def look(self, tasks: asyncio.TaskGroup) -> None:

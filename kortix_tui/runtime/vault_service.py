@@ -10,6 +10,14 @@ from pydantic import BaseModel, ValidationError
 
 from kortix_tui.base.errors import InvalidInput, KortixError, VaultFailed
 from kortix_tui.base.words import Outcome
+from kortix_tui.runtime.connecting import Connecting
+from kortix_tui.runtime.connection_calls import (
+    AwaitAuthorization,
+    BeginAuthorization,
+    ConnectAccount,
+    DefaultConnection,
+    RemoveConnection,
+)
 from kortix_tui.runtime.control_frames import MAX_SECRETS
 from kortix_tui.runtime.custody import Custody
 from kortix_tui.runtime.secret_acts import SecretActs
@@ -48,16 +56,16 @@ C = TypeVar("C", bound=VaultCall)
 Secrets = tuple[bytes, ...]
 Given = tuple[BaseModel, bytes]
 Answer = Callable[[Any, Secrets, Actor], Awaitable[Given]]
-QUIET: Final = (Redact, AuditAnchorCall, VerifyVault)
+QUIET: Final = (Redact, AuditAnchorCall, VerifyVault, AwaitAuthorization)
 """Reads: a refusal of them is nothing that the record must tell."""
 SECRETS: Final = (SetSecret, SetSecrets, UnsetSecret, ShareSecret, ExposeSecret, ProvideSecret, ImportVault)
 """What looks at the index before it changes the vault: one at a time, or the second acts on what is past."""
 
 
 class VaultService:
-    """The host's answers about the vault and its secrets."""
+    """The host's answers about the vault, its secrets, and the connections that use them."""
 
-    def __init__(self, custody: Custody) -> None:
+    def __init__(self, custody: Custody, connecting: Connecting) -> None:
         self._custody = custody
         self._one_by_one = asyncio.Lock()
         self._keys = VaultKeys(custody.context)
@@ -85,6 +93,19 @@ class VaultService:
         self._add(DeclineRequest, lambda call, _, actor: _done(secrets.decline(call, actor)))
         self._add(Redact, lambda _, values, __: self._redact(values[0]), exactly=1)
         self._add(AuditAnchorCall, lambda _, __, ___: self._anchor())
+        self._add(
+            ConnectAccount, lambda call, values, actor: _only(connecting.connect(call, _first(values), actor)), most=1
+        )
+        self._add(
+            BeginAuthorization,
+            lambda call, values, actor: _only(connecting.authorize(call, _first(values), actor)),
+            most=1,
+        )
+        self._add(
+            AwaitAuthorization, lambda call, values, _: _only(connecting.authorization(call, _first(values))), most=1
+        )
+        self._add(RemoveConnection, lambda call, _, actor: _only(connecting.remove(call, actor)))
+        self._add(DefaultConnection, lambda call, _, actor: _only(connecting.make_default(call, actor)))
 
     def _add(
         self, call: type[C], answer: Callable[[C, Secrets, Actor], Awaitable[Given]], *, exactly: int = 0, most: int = 0
@@ -146,6 +167,10 @@ class VaultService:
             return VaultAnchor(seq=0, hash=""), b""
         anchor = self._custody.opened().anchor
         return VaultAnchor(seq=anchor.seq, hash=anchor.hash) if anchor else VaultAnchor(seq=0, hash=""), b""
+
+
+def _first(values: Secrets) -> bytes | None:
+    return values[0] if values else None
 
 
 async def _only(act: Awaitable[BaseModel]) -> Given:
