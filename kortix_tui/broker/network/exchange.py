@@ -90,7 +90,8 @@ def canonical(url: str) -> str:
     import httpx
 
     try:
-        return str(httpx.URL(url))
+        # Twice: a scheme in capitals hides a default port from the first pass.
+        return str(httpx.URL(str(httpx.URL(url))))
     except (httpx.InvalidURL, UnicodeError):
         raise NotSent(f"`{_shown(url)}` is not a URL.", reason="invalid", hint="Check the arguments.") from None
 
@@ -304,7 +305,9 @@ def _told(error: Exception, host: str, deadline_s: float) -> tuple[str, str, str
 def _causes(error: BaseException | None) -> Iterator[BaseException]:
     while error is not None:
         yield error
-        error = error.__cause__
+        # The pool cuts the chain of its errors, but keeps what it started from as their argument.
+        inner = error.args[0] if error.args else None
+        error = inner if isinstance(inner, BaseException) else error.__cause__
 
 
 def _shown(text: str) -> str:

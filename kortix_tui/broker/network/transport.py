@@ -121,7 +121,7 @@ class _Transport(httpx.AsyncHTTPTransport):
         host = checked_host(url.raw_host.decode("ascii"))
         port = url.port or {"https": 443, "http": 80}.get(url.scheme, 0)
         shown = shorten(visible_line(f"{url.scheme}://{host}:{port}"), 200)
-        if not port or url.userinfo:
+        if url.scheme not in ("https", "http") or url.userinfo:
             raise AddressRefused(f"{shown} is not served: only http and https, without a user in the address.")
         if self._pinned is not None and (url.scheme, host, port) not in self._pinned:
             raise AddressRefused(
@@ -163,9 +163,9 @@ class _Backend(httpcore.AsyncNetworkBackend):
                 named_only=self._named_only,
             )
         except Unreachable as error:
-            raise httpcore.ConnectError(error.message) from error
+            raise httpcore.ConnectError(error) from error
         except DeadlineExceeded as error:
-            raise httpcore.ConnectTimeout(error.message) from error
+            raise httpcore.ConnectTimeout(error) from error
         return await self._try(found[:_MOST_TRIES], port, end)
 
     async def _try(self, addresses: Sequence[str], port: int, end: float) -> httpcore.AsyncNetworkStream:
@@ -202,7 +202,11 @@ class _Stream(httpcore.AsyncNetworkStream):
     async def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore.AsyncNetworkStream:
-        return _Stream(await self._inner.start_tls(ssl_context, server_hostname, timeout))
+        try:
+            return _Stream(await self._inner.start_tls(ssl_context, server_hostname, timeout))
+        except asyncio.CancelledError:
+            await self._inner.aclose()  # httpcore closes after an error, but not here
+            raise
 
     def get_extra_info(self, info: str) -> Any:
         return self._inner.get_extra_info(info)
