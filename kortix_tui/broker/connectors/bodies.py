@@ -14,7 +14,10 @@ from kortix_tui.broker.connectors.model import Body
 from kortix_tui.broker.connectors.writing import DEEP_STYLE, bracketed, canonical, encoded, scalar
 
 STYLE_KEY: Final = "x-style"
-"""In the schema of a form's field: how nested values are written. Only `deepObject` differs from what is usual."""
+"""In the schema of a form's field: how nested values are written, where not as usual: `deepObject` or `simple`."""
+
+COMMA_STYLE: Final = "simple"
+"""A list is one field, its items joined by commas."""
 
 _ABSENT: Final = object()
 
@@ -91,8 +94,11 @@ def _with_charset(media_type: str) -> str:
 def _form(fields: Mapping[str, Any], schemas: Mapping[str, Any]) -> bytes:
     pairs: list[str] = []
     for name, value in fields.items():
-        if _is_deep(schemas.get(name)) and isinstance(value, Mapping | list):
+        style = _style(schemas.get(name))
+        if style == DEEP_STYLE and isinstance(value, Mapping | list):
             pairs += bracketed(name, value)
+        elif style == COMMA_STYLE and isinstance(value, list):
+            pairs.append(f"{encoded(name)}={','.join(encoded(scalar(item, name)) for item in value)}")
         else:
             pairs += [f"{encoded(name)}={encoded(text)}" for text in _texts(name, value)]
     return "&".join(pairs).encode()
@@ -142,8 +148,8 @@ def _part(name: str, data: bytes, content_type: str | None, *, file: bool = Fals
     return head.encode() + b"\r\n\r\n" + data
 
 
-def _is_deep(schema: object) -> bool:
-    return isinstance(schema, Mapping) and schema.get(STYLE_KEY) == DEEP_STYLE
+def _style(schema: object) -> object:
+    return schema.get(STYLE_KEY) if isinstance(schema, Mapping) else None
 
 
 def _is_binary(schema: object) -> bool:

@@ -63,11 +63,23 @@ def modern(schema: dict[str, Any]) -> dict[str, Any]:
     if "example" in found:
         found.setdefault("examples", [found["example"]])
         del found["example"]
+    if "properties" in found:
+        _drop_read_only(found)
     # Its patterns would be tried on every name: names that are not listed are let through instead.
     if found.pop("patternProperties", None) is not None:
         found.pop("additionalProperties", None)
         found.pop("unevaluatedProperties", None)
     return found
+
+
+def _drop_read_only(schema: dict[str, Any]) -> None:
+    """Leave out what only answers hold: all schemas here are of requests."""
+    hidden = {
+        name for name, one in schema["properties"].items() if isinstance(one, dict) and one.get("readOnly") is True
+    }
+    if hidden:
+        schema["properties"] = {name: one for name, one in schema["properties"].items() if name not in hidden}
+        schema["required"] = [name for name in schema.get("required", []) if name not in hidden]
 
 
 def _keeps(key: str, value: object) -> bool:

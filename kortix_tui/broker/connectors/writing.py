@@ -16,7 +16,7 @@ from kortix_tui.broker.connectors.model import Parameter
 _HEADER_VALUE = re.compile(r"(?:[\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?)?\Z")
 _CLIMBS = re.compile(r"(?:^|[/\\])\.{1,2}(?:[/\\]|$)")
 _LINE_ENDS = re.compile(r"[\r\n\0]")
-_DELIMITERS: Final = {"spaceDelimited": "%20", "pipeDelimited": "%7C"}
+_DELIMITERS: Final = {"spaceDelimited": "%20", "tabDelimited": "%09", "pipeDelimited": "%7C"}
 _DEEPEST_BRACKETS: Final = 8
 
 JSON_STYLE: Final = "json"

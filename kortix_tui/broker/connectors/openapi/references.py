@@ -30,6 +30,12 @@ class TooLarge(InvalidInput):
     code = "schema_too_large"
 
 
+class RemoteReference(InvalidInput):
+    """A reference leads out of the document."""
+
+    code = "remote_reference"
+
+
 class References:
     """Follows the references of one document.
 
@@ -48,7 +54,8 @@ class References:
         """What a node refers to, or the node itself; its other keys win over those of what it refers to.
 
         Raises:
-            InvalidInput: A reference leads out of the document, to nothing, round in a circle, or to no object.
+            RemoteReference: A reference leads out of the document.
+        InvalidInput: It leads to nothing, round in a circle, or to no object.
         """
         beside: dict[str, Any] = {}
         for _ in range(DEEPEST_REFERENCE):
@@ -65,13 +72,14 @@ class References:
         """What a reference refers to.
 
         Raises:
-            InvalidInput: It leads out of the document, or to nothing.
+            RemoteReference: It leads out of the document.
+        InvalidInput: It leads to nothing.
         """
         named = f"`{shorten(visible_line(reference), 200)}`"
         if reference == "#":
             return self._document
         if not reference.startswith("#/"):
-            raise InvalidInput(
+            raise RemoteReference(
                 f"The document refers to {named}, which is not a part of it.",
                 hint="Bundle it into one file: only references that begin with `#` are followed.",
             )
