@@ -20,6 +20,7 @@ from textual.screen import Screen
 from kortix_tui.base.clock import Clock, SystemClock
 from kortix_tui.base.crash import describe
 from kortix_tui.base.errors import KortixError
+from kortix_tui.base.settings import Notify
 from kortix_tui.base.words import Exposure, Wanted
 from kortix_tui.console.actions import Where
 from kortix_tui.console.bridge import Bridge
@@ -29,6 +30,7 @@ from kortix_tui.console.facts import Facts
 from kortix_tui.console.key_line import KeyLine
 from kortix_tui.console.keymap import Keymap, bindings
 from kortix_tui.console.leaving import Leave
+from kortix_tui.console.notices import Notices
 from kortix_tui.console.safety import ColourlessFilter, OutputFilter
 from kortix_tui.console.screens.sessions import SessionsScreen
 from kortix_tui.console.screens.view import ViewScreen
@@ -116,6 +118,7 @@ class KortixApp(App[Leave]):
         keymap: dict[str, str] | None = None,
         theme: str | None = None,
         default_exposure: Exposure = Exposure.ENVIRONMENT,
+        notify: Notify | None = None,
         host: bool = True,
         ticking: bool = True,
     ) -> None:
@@ -128,6 +131,7 @@ class KortixApp(App[Leave]):
             keymap: Keys by action id that replace the default ones.
             theme: Name of the theme to start with.
             default_exposure: What the operator's settings make of a new secret.
+            notify: How to say that something starts to wait; as by default when absent.
             host: Whether this console stands for host.
             ticking: Whether the ticker runs; tests beat it themselves.
         """
@@ -144,6 +148,7 @@ class KortixApp(App[Leave]):
         self._keys = KeyLine(self, self._deliver)
         self._key_at = float("inf")
         self.default_exposure = default_exposure
+        self._notices = Notices(notify or Notify(), self._write_beside, self.clock.monotonic)
         self._host = host
         self._ticking = ticking
         self.ticker = Ticker(self, self.terminal.frames_per_second)
@@ -186,6 +191,15 @@ class KortixApp(App[Leave]):
         if self._problems:
             self.call_after_refresh(self.say, self._problems[0], "warning", keep=True)
 
+    def on_unmount(self) -> None:
+        """Give the terminal's title back."""
+        self._notices.close()
+
+    def _write_beside(self, sequence: str) -> None:
+        """Write what is no part of the picture."""
+        if isinstance(self._driver, ConsoleDriver):
+            self._driver.write(sequence)
+
     async def on_event(self, event: events.Event) -> None:
         """Keys and pastes from the terminal stand in line; everything else goes its way."""
         if isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
@@ -227,6 +241,7 @@ class KortixApp(App[Leave]):
         if newer_only and facts is self._taken:
             return
         before, self._taken = self._taken, facts
+        self._notices.take(facts)
         for screen in self.screen_stack:
             if isinstance(screen, ViewScreen) and screen.is_mounted:
                 screen.take_facts(facts)

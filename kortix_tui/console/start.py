@@ -42,6 +42,7 @@ def run(home: Path | None = None) -> int:
             keymap=settings.keymap,
             theme=settings.theme,
             default_exposure=Exposure(settings.secrets.default_exposure),
+            notify=settings.notify,
         )
         try:
             app.run(mouse=terminal.mouse)

@@ -10,6 +10,7 @@ from console_source import NOW, MemorySource, a_change, a_day, a_project, a_sess
 from hostile import corpus
 from memory_secrets import a_request, a_secret, a_slot
 
+from kortix_tui.base.settings import Notify
 from kortix_tui.base.text import visible
 from kortix_tui.base.words import VaultState
 from kortix_tui.console.terminal import Terminal
@@ -67,7 +68,8 @@ def main() -> None:
 
     source = a_hostile_day() if sys.argv[1] == "hostile" else a_day()
     bridge = Bridge(source)
-    app = KortixApp(bridge, terminal=terminal)
+    # Without the bell: on its own it is not told from one that a hostile text rang.
+    app = KortixApp(bridge, terminal=terminal, notify=Notify(bell=False, desktop=True))
     app.run(mouse=terminal.mouse)
     bridge.stop()
     sys.stdout.write(f"left with {visible(str(app.return_value))}\n")

@@ -22,8 +22,8 @@ from rich.cells import cell_len
 ROOT = Path(__file__).resolve().parents[2]
 PROGRAM = Path(__file__).with_name("console_program.py")
 
-# Everything that the console may send: colours, cursor places, the modes that it owns, and the shape of the mouse
-# pointer, which is a word of Textual's. No other OSC, no DCS.
+# Everything that the console may send: colours, cursor places, the modes that it owns, the shape of the mouse pointer,
+# which is a word of Textual's, and titles and notices of fixed words. No other OSC, no DCS.
 ALLOWED = re.compile(
     r"\x1b\[[0-9;:]*m"
     r"|\x1b\[\d+;\d+H|\x1b\[H"
@@ -31,6 +31,8 @@ ALLOWED = re.compile(
     r"|\x1b\[\?(?:2026|2048)\$p"
     r"|\x1b\[[<>=]\d*u"
     r"|\x1b\]22;[a-z-]{1,20}\x07"
+    r"|\x1b\[2[23];2t|\x1b\]2;(?:kortix|! kortix: \d+ waiting)\x07"
+    r"|\x1b\](?:777;notify;kortix;|9;kortix: )\d+ things? waits? for you\x07"
 )
 CONTROL = re.compile(
     "[\x00-\x09\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\U000e0000-\U000e007f]"
