@@ -302,7 +302,8 @@ def condition_says(condition: Condition, action: str) -> str:
     if condition.match is not None:
         return f"{condition.arg} {'does not match' if condition.negate else 'matches'} {condition.match}"
     bound = "up to" if action == Verdict.RUN else "beyond"
+    per = "an hour" if condition.per == "hour" else f"a {condition.per}"
     if condition.max_calls is not None:
         calls = "call" if condition.max_calls == 1 else "calls"
-        return f"{bound} {condition.max_calls} {calls} a {condition.per}"
-    return f"{bound} a sum of {condition.max_sum:g} of {condition.arg} a {condition.per}"
+        return f"{bound} {condition.max_calls} {calls} {per}"
+    return f"{bound} a sum of {condition.max_sum:g} of {condition.arg} {per}"
