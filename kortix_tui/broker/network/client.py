@@ -77,7 +77,8 @@ def open_client(
 
     It takes nothing from the environment (no proxy, no netrc). Answers are decompressed within limits before anything
     sees them. What is refused raises `AddressRefused` from a request; other failures are httpx's own. Close it after
-    use.
+    use. The first client of a process reads the system's certificates, about 0.1 s: inside a loop, open it through
+    `asyncio.to_thread`.
 
     Args:
         pinned: The only (scheme, host, port) that it talks to; `None` for any, with plain http to networks in
