@@ -84,6 +84,17 @@ class BaseManifests:
         except KortixError as error:
             return BaseManifest("", None, None, str(error))
 
+    def valid(self, project: Project) -> Manifest:
+        """A project's manifest.
+
+        Raises:
+            InvalidInput: It cannot be read or is not valid.
+        """
+        base = self.of(project)
+        if base.manifest is None:
+            raise InvalidInput(base.fault or "The manifest cannot be read.", hint="See: kortix validate")
+        return base.manifest
+
     def connector(self, project: Project, slug: str) -> tuple[Manifest, Connector]:
         """A connector and the manifest that declares it.
 
@@ -91,10 +102,8 @@ class BaseManifests:
             InvalidInput: The manifest cannot be read or is not valid.
             NotFound: It declares no such connector.
         """
-        base = self.of(project)
-        if base.manifest is None:
-            raise InvalidInput(base.fault or "The manifest cannot be read.", hint="See: kortix validate")
-        return base.manifest, find_connector(base.manifest, slug, project.slug)
+        manifest = self.valid(project)
+        return manifest, find_connector(manifest, slug, project.slug)
 
     async def _read(self, project_id: str, base_branch: str) -> BaseManifest:
         from kortix_tui.repository.mirror import Mirror

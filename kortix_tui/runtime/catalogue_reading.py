@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from kortix_tui.base.errors import NotFound, Refused
 from kortix_tui.base.text import visible_line
+from kortix_tui.broker.connectors import graphql
 from kortix_tui.broker.network.client import Reach, open_client
 from kortix_tui.broker.network.exchange import fetch
 from kortix_tui.manifest.connectors import (
@@ -73,6 +74,16 @@ class CatalogueReader:
             case HttpConnector():
                 given = await self._document(connector.spec, mirror, commit) if connector.spec else None
                 return await asyncio.to_thread(_from_routes, connector, given)
+            case GraphqlConnector(spec=str() as spec):
+                data = await self._document(spec, mirror, commit)
+                return await asyncio.to_thread(_from_schema, data, connector.endpoint)
+            case GraphqlConnector():
+                async with open_client(self._reach) as http:
+                    return await graphql.discover(http, connector.endpoint, attached)
+            case McpConnector():
+                from kortix_tui.broker.connectors.mcp import ToolServers
+
+                return await ToolServers(self._reach).discover(connector.url or "", connector.transport, attached)
             case _:
                 raise Refused(f"Provider {connector.provider} is not served here.")
 
@@ -104,6 +115,11 @@ def _from_document(data: bytes, base_url: str | None, spec: str) -> Catalogue:
 
     source = spec if is_url(spec) else None
     return catalogue(read_document(data), data_hash=_hash(data), base_url=base_url, source_url=source)
+
+
+def _from_schema(data: bytes, endpoint: str) -> Catalogue:
+    # Not the hash of the schema in one spelling: this one is found out without reading it.
+    return graphql.catalogue(data, endpoint=endpoint).model_copy(update={"document_hash": _hash(data)})
 
 
 def _hash_of_routes(connector: HttpConnector, data: bytes | None) -> str:

@@ -79,6 +79,8 @@ class Catalogues:
         self._credentials = credentials
         self._reader = CatalogueReader(context.settings.connectors)
         self._reading = defaultdict[tuple[str, str], asyncio.Lock](asyncio.Lock)
+        self._looked_at: dict[tuple[str, str, str], str] = {}
+        """The commit at which what the repository says was compared last: git is not asked at each call."""
 
     async def sync(self, request: Request, actor: Actor) -> SyncResult:
         """Read a connector's document or server anew, as the base branch defines it now.
@@ -120,14 +122,17 @@ class Catalogues:
         known = accepted(self._context.store, project_id, connector.slug, place.definition)
         if is_remote(connector) or connector.provider in UNSERVED_PROVIDERS:
             return known
+        key = (project_id, connector.slug, place.definition)
+        if known is not None and self._looked_at.get(key) == commit:
+            return known
         async with self._reading[project_id, connector.slug]:
             mirror = await self._preparing.mirror(project_id)
             known = accepted(self._context.store, project_id, connector.slug, place.definition)
-            if known is not None and known.document_hash == await self._reader.local_hash(connector, mirror, commit):
-                return known
-            catalogue = await self._read(place, mirror, commit)
-            await self._keep(place, catalogue, SYSTEM)
-            return catalogue
+            if known is None or known.document_hash != await self._reader.local_hash(connector, mirror, commit):
+                known = await self._read(place, mirror, commit)
+                await self._keep(place, known, SYSTEM)
+            self._looked_at[key] = commit
+            return known
 
     # Inside
 

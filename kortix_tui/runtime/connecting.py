@@ -107,7 +107,7 @@ class Connecting:
         connector, auth, origin = await self._shape(wanted.project_id, wanted.connector)
         if auth.type != "oauth2":
             raise Refused(f"{connector.slug} uses auth of type {auth.type}, not OAuth.")
-        grant = wanted.grant or _grant_of(auth)
+        grant = wanted.grant or grant_of(auth)
         if grant == "client_credentials":
             raise Refused("Client credentials need no person.", hint="Give the client's id and secret instead.")
         client = _client(auth, wanted.client_id, wanted.scopes)
@@ -202,7 +202,8 @@ class Connecting:
         )  # fmt: skip
 
 
-def _grant_of(auth: Auth) -> oauth.Grant:
+def grant_of(auth: Auth) -> oauth.Grant:
+    """How tokens are got, where the manifest or document does not say it."""
     if auth.grant is not None:
         return auth.grant
     if auth.authorization_url is not None:

@@ -25,6 +25,8 @@ from kortix_tui.store.database import Store
 if TYPE_CHECKING:
     from kortix_tui.runtime.approvals import Approvals
     from kortix_tui.runtime.call_records import CallRecords
+    from kortix_tui.runtime.connections import Connections
+    from kortix_tui.runtime.connectors import Connectors
     from kortix_tui.runtime.edits import Edits
     from kortix_tui.runtime.egress import EgressLog
     from kortix_tui.runtime.host import Host
@@ -123,6 +125,26 @@ class Runtime:
         from kortix_tui.runtime.call_records import CallRecords
 
         return CallRecords(self.context)
+
+    @cached_property
+    def connectors(self) -> Connectors:
+        """What connectors are declared, known and missing; reading and accepting what they can do."""
+        from kortix_tui.runtime.connectors import Connectors
+
+        return Connectors(self.context)
+
+    @cached_property
+    def connections(self) -> Connections:
+        """Accounts of connectors: values go in and never come out.
+
+        As with `vault`, the process is closed to others of the same user from here on.
+        """
+        from kortix_tui.runtime.connections import Connections
+        from kortix_tui.vault.memory import harden
+
+        harden()
+
+        return Connections(self.context)
 
     @cached_property
     def edits(self) -> Edits:
