@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 from collections.abc import Sequence
 
@@ -188,7 +189,7 @@ async def test_slow_look_ups_are_limited_and_hold_nothing_up(monkeypatch: pytest
         release.wait(60)
         return []
 
-    monkeypatch.setattr(resolving.socket, "getaddrinfo", stuck)
+    monkeypatch.setattr(socket, "getaddrinfo", stuck)
     monkeypatch.setattr(resolving, "_lookups", threading.BoundedSemaphore(2))
     try:
         for _ in range(2):
