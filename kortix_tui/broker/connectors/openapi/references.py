@@ -126,7 +126,7 @@ class References:
             return {}
         beside = self._keywords(_without_reference(node), depth)
         self._open.append(reference)
-        found = self._schema(self.target(reference), depth + 1)
+        found = self._schema(self.target(reference), depth)
         self._open.pop()
         return {**found, **beside} if isinstance(found, dict) else found
 
