@@ -23,13 +23,13 @@ from kortix_tui.console.keymap import ACTIONS, Keymap, Where
 from kortix_tui.repository.difference import DiffSummary, FileChange
 from kortix_tui.repository.merge import Identity
 from kortix_tui.repository.source import SourceState
-from kortix_tui.runtime import secret_views, views
+from kortix_tui.runtime import connector_views, secret_views, views
 from kortix_tui.runtime.doctor import Check
 from kortix_tui.runtime.edits import EditResult
 from kortix_tui.runtime.inbox import InboxItem
 from kortix_tui.sandbox.provider import EngineInfo
 from kortix_tui.store.audit import Actor, AuditEvent, ChainReport
-from kortix_tui.store.models import Change, HostRow, Project, Prompt, Rescue, SecretRequest, SecretRow, Session
+from kortix_tui.store.models import Change, Egress, HostRow, Project, Prompt, Rescue, SecretRequest, SecretRow, Session
 
 HELP = Path(__file__).resolve().parents[2] / "kortix_tui" / "help"
 UNKNOWN = "?"
@@ -42,7 +42,7 @@ MODELS: dict[str, type[Any]] = {
         ChainReport, views.HostView, HostRow, InboxItem, EditResult, SecretRow, secret_views.SecretView,
         secret_views.HeldBy, secret_views.AgentReach, secret_views.SecretDetail, secret_views.SecretChange,
         SecretRequest, secret_views.SecretRequestView, secret_views.VaultStatus, secret_views.SlotView,
-        secret_views.VaultCheck, secret_views.ImportReport,
+        secret_views.VaultCheck, secret_views.ImportReport, Egress, connector_views.EgressView,
     )
 }  # fmt: skip
 _PART = re.compile(r"(<!-- (table: (\w+)|keys) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
