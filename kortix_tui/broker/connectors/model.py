@@ -160,6 +160,7 @@ class McpCall(_Model):
 
     kind: Literal["mcp"] = "mcp"
     endpoint: str
+    transport: Literal["http", "sse", "stdio"] = "http"
     tool: str
     fingerprint: str
     arguments: str = Field(description="Canonical JSON (RFC 8785).")
@@ -212,7 +213,7 @@ class Reply(_Model):
 class RuleSource(_Model):
     """Which rule decided a call."""
 
-    source: Literal["project", "connector", "sensitive", "risk_default", "allow_all", "memory", "operator"]
+    source: Literal["project", "connector", "sensitive", "risk_default", "allow_all", "memory", "operator", "host"]
     index: int | None = Field(default=None, description="Place of the rule in its list, from 0.")
     match: str | None = None
     rule_id: str | None = Field(default=None, description="Of approval memory.")
@@ -232,6 +233,8 @@ class RuleSource(_Model):
                 return "a remembered approval"
             case "operator":
                 return "called by the operator"
+            case "host":
+                return "refused before any rule was asked"
 
 
 class Decision(_Model):
