@@ -296,8 +296,12 @@ class _Passage:
 
     async def close(self, sent: int, received: int, /, *, code: str | None = None) -> None:
         """End it, and record how many bytes went each way."""
-        self.writer.close()
-        await self._ended(self, sent, received, self._cut or code)
+        code = self._cut or code
+        if code is None:
+            self.writer.close()
+        else:  # the other end must not take what it has for everything
+            self.writer.transport.abort()
+        await self._ended(self, sent, received, code)
 
 
 def _is_address(host: str) -> bool:

@@ -13,13 +13,14 @@ from typing import Final
 from kortix_tui.base.errors import DeadlineExceeded, KortixError, Refused, VaultLocked
 from kortix_tui.broker.door import Door
 from kortix_tui.broker.listener import DoorListener
-from kortix_tui.broker.services import ChangeInfo, ChangeProposal, ConnectorService, SessionInfo
+from kortix_tui.broker.services import ChangeInfo, ChangeProposal, SessionInfo
 from kortix_tui.harness.command import TurnStart
 from kortix_tui.manifest.plan import AgentPlan
 from kortix_tui.repository.door import Access, GitDoor, PushReport
 from kortix_tui.repository.mirror import KeptRef, Mirror
 from kortix_tui.review.opening import MAX_DESCRIPTION, MAX_TITLE, Proposal
 from kortix_tui.runtime.agent_secrets import AgentSecrets, storable
+from kortix_tui.runtime.calls import Calls
 from kortix_tui.runtime.context import Context
 from kortix_tui.runtime.delivery import Delivery, value_scan
 from kortix_tui.runtime.egressing import SessionEgress
@@ -27,6 +28,7 @@ from kortix_tui.runtime.ledger import Ledger
 from kortix_tui.runtime.preparing import Preparing
 from kortix_tui.runtime.pushes import Pushes
 from kortix_tui.runtime.recording import Recording, TurnEnd
+from kortix_tui.runtime.session_connectors import SessionConnectors
 from kortix_tui.sandbox.channel import Channel, ChannelClosed, ProtocolViolation
 from kortix_tui.sandbox.frames import Committer, Hello, Repository, RescueResult, TurnOrder, Welcome
 from kortix_tui.sandbox.shell_stream import ShellStream
@@ -67,6 +69,7 @@ class Link:
         preparing: Preparing,
         delivery: Delivery,
         changed: asyncio.Event,
+        calls: Calls,
     ) -> None:
         self.session_id = session_id
         self.has_repository = True
@@ -95,7 +98,8 @@ class Link:
         self._pushes: Pushes | None = None
         self._shells = list[ShellStream]()
         self.git: GitDoor | None = None
-        self.connectors: ConnectorService | None = None
+        self._calls = calls
+        self.connectors: SessionConnectors | None = None
         self.egress: SessionEgress | None = None
         self._has_egress = False
         self.secrets = AgentSecrets(session_id, ledger, delivery, self.note)
@@ -118,6 +122,8 @@ class Link:
         self._may_push = plan is not None and any(plan.grants.permissions.allows(name) for name in PUSH_GRANTS)
         self._mode = mode
         await self._open_egress(plan)
+        if mode == "normal":
+            self.connectors = SessionConnectors(self.session_id, self._calls, self.note)
         if self.has_repository:
             mirror = await self._open_mirror(session.project_id)
             self._pushes = Pushes(session.id, self._ledger, mirror)
@@ -139,11 +145,11 @@ class Link:
         """The way to the network; also for an agent that has none, whose attempts are on record then."""
         rules = plan.grants.network_egress if plan is not None else None
         self._has_egress = rules is not None and rules.opens
-        if self._mode == "normal":
-            self.egress = SessionEgress(
-                self.session_id, self._context.settings.egress, self._ledger, self._preparing, self.note, self._told
-            )
-            await self.egress.begin()
+        egress = SessionEgress(
+            self.session_id, self._context.settings.egress, self._ledger, self._preparing, self.note, self._told
+        )
+        await egress.begin()
+        self.egress = egress if self._mode == "normal" else None
 
     def _access(self) -> Access:
         if self._mode != "normal":
@@ -159,6 +165,9 @@ class Link:
         listener, self._listener = self._listener, None
         if listener is not None:
             await listener.close()
+        connectors, self.connectors = self.connectors, None
+        if connectors is not None:
+            connectors.close()
         egress, self.egress = self.egress, None
         if egress is not None:
             await egress.close()
