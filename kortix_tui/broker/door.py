@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import math
 import re
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from typing import TypeVar
+from urllib.parse import parse_qs
 
 from pydantic import BaseModel, ValidationError
 
@@ -25,12 +29,14 @@ from kortix_tui.base.errors import (
 )
 from kortix_tui.broker.egress import EgressProxy, is_proxied
 from kortix_tui.broker.http import Answer, Request, Response, Upgrade, error_response, json_response, read_body
-from kortix_tui.broker.services import ChangeProposal, DoorServices, SecretWish
+from kortix_tui.broker.services import CallReport, CallWish, ChangeProposal, ConnectorService, DoorServices, SecretWish
 from kortix_tui.sandbox.channel import Channel
 
 PROTOCOL = "kortix/1"
 BODY_LIMIT = 8 << 20
 _GIT = "/v1/git/repo.git/"
+_CALL = re.compile(r"/v1/agent/calls/([a-z0-9_]{1,64})(/output)?")
+_MEDIA_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]+/[A-Za-z0-9!#$&^_.+-]+(?:; ?[A-Za-z0-9=\"_.-]+){0,4}")
 _SECRET_REQUEST = re.compile(r"/v1/agent/secrets/request/([a-z0-9_]{1,64})")
 _STATUS: tuple[tuple[type[KortixError], int], ...] = (
     (NotFound, 404),
@@ -62,6 +68,9 @@ class Door:
             ("POST", "/v1/agent/cr/merge"): self._merge,
             ("GET", "/v1/agent/secrets"): self._secrets,
             ("POST", "/v1/agent/secrets/request"): self._request_secret,
+            ("GET", "/v1/agent/connectors"): self._connectors,
+            ("GET", "/v1/agent/actions"): self._actions,
+            ("POST", "/v1/agent/calls"): self._call,
         }
 
     async def handle(self, request: Request) -> Answer:
@@ -79,6 +88,8 @@ class Door:
                 return await self._git(request)
             if request.method == "GET" and (asked := _SECRET_REQUEST.fullmatch(request.path)):
                 return _model(200, await self._services.secrets.report(asked[1]))
+            if request.method == "GET" and (called := _CALL.fullmatch(request.path)):
+                return await self._called(called[1], request, output=called[2] is not None)
             verb = self._verbs.get((request.method, request.path))
             if verb is None:
                 return error_response(404, "not_found", "There is no such verb for agents.")
@@ -128,6 +139,38 @@ class Door:
     async def _request_secret(self, request: Request) -> Response:
         return _model(201, await self._services.secrets.request(await _read(request, SecretWish)))
 
+    async def _connectors(self, request: Request) -> Response:
+        connectors = await self._brokering().connectors()
+        return json_response(200, [connector.model_dump(mode="json") for connector in connectors])
+
+    async def _actions(self, request: Request) -> Response:
+        wanted = parse_qs(request.query).get("connector")
+        actions = await self._brokering().actions(wanted[0] if wanted else None)
+        return json_response(200, [action.model_dump(mode="json") for action in actions])
+
+    async def _call(self, request: Request) -> Response:
+        return self._reported(await self._brokering().call(await _read(request, CallWish)))
+
+    async def _called(self, call_id: str, request: Request, *, output: bool) -> Response:
+        if output:
+            data, media_type = await self._brokering().output(call_id)
+            plain = _MEDIA_TYPE.fullmatch(media_type) is not None
+            return Response(200, data, (("content-type", media_type if plain else "application/octet-stream"),))
+        asked = parse_qs(request.query)
+        report = await self._brokering().report(call_id, _seconds(asked.get("wait")), asked.get("leave") == ["1"])
+        return self._reported(report)
+
+    def _reported(self, report: CallReport) -> Response:
+        """A call's report. One that has its end and does not arrive is told to the session in another way."""
+        answer = _model(200, report)
+        return replace(answer, lost=partial(self._brokering().lost, report.id)) if report.state.final else answer
+
+    def _brokering(self) -> ConnectorService:
+        connectors = self._services.connectors
+        if connectors is None:
+            raise Refused("Nothing can be called now: the session's work is being saved.")
+        return connectors
+
     async def _merge(self, request: Request) -> Response:
         await self._services.deny_merge()
         return error_response(
@@ -136,6 +179,17 @@ class Door:
             "merge is default-deny for agents",
             "Open a change request; a person merges it.",
         )
+
+
+def _seconds(texts: list[str] | None) -> float:
+    """How long a request may be held open, as the client says; longer holds are cut where it is served."""
+    try:
+        seconds = float(texts[0]) if texts else 0.0
+    except ValueError:
+        seconds = math.nan
+    if not 0 <= seconds < math.inf:
+        raise InvalidInput("`wait` is not a number of seconds.")
+    return seconds
 
 
 async def _read(request: Request, model: type[M]) -> M:

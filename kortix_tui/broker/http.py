@@ -58,12 +58,14 @@ class Response:
 
     Attributes:
         reason: Words behind the status; many programs show nothing else of a proxy's refusal.
+        lost: Called when the client did not take the answer.
     """
 
     status: int
     body: bytes | AsyncIterator[bytes] = b""
     headers: Headers = ()
     reason: str = ""
+    lost: Callable[[], Awaitable[None]] | None = None
 
 
 @dataclass(frozen=True)

@@ -306,13 +306,18 @@ class _Connection:
             headers.append((b"content-length", str(len(response.body)).encode()))
         head = h11.Response(status_code=response.status, headers=headers, reason=response.reason.encode("ascii"))
         try:
-            await self._write(self._http.send(head))
             if isinstance(response.body, bytes):
-                await self._write(self._http.send(h11.Data(data=response.body)))
+                events = (head, h11.Data(data=response.body), h11.EndOfMessage())
+                await self._write(b"".join(self._http.send(event) or b"" for event in events))
             else:
+                await self._write(self._http.send(head))
                 async for piece in response.body:
                     await self._write(self._http.send(h11.Data(data=piece)))
-            await self._write(self._http.send(h11.EndOfMessage()))
+                await self._write(self._http.send(h11.EndOfMessage()))
+        except (OSError, TimeoutError):
+            if response.lost is not None:
+                await response.lost()
+            raise
         finally:
             if not whole:
                 closing = getattr(response.body, "aclose", None)

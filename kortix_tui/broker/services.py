@@ -223,6 +223,10 @@ class ConnectorService(Protocol):
         """The whole stored answer, and its media type."""
         ...
 
+    async def lost(self, call_id: str, /) -> None:
+        """A final answer did not reach its caller: the session is told in another way."""
+        ...
+
 
 class EgressService(Protocol):
     """The session's way to the network."""

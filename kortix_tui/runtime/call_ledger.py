@@ -66,6 +66,7 @@ class End:
     Attributes:
         state: `done`, `failed` or `unknown`.
         output: Name of the file that holds the answer.
+        reply: What else is known of the answer (`Head` of `call_reports` as JSON).
     """
 
     state: CallState
@@ -75,6 +76,7 @@ class End:
     bytes: int | None = None
     duration_ms: float | None = None
     output: str | None = None
+    reply: str | None = None
 
 
 def find(tx: Transaction, call_id: str) -> Call | None:
@@ -351,7 +353,8 @@ def _move(
 def _ending(tx: Transaction, end: End) -> dict[str, Any]:
     return {
         "code": end.code, "message": end.message, "status": end.status, "bytes": end.bytes,
-        "duration_ms": end.duration_ms, "output": end.output, "ended_at": tx.now_text,
+        "duration_ms": end.duration_ms, "output": end.output, "reply": end.reply,
+        "ended_at": tx.now_text,
     }  # fmt: skip
 
 

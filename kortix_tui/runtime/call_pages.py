@@ -53,14 +53,11 @@ def _call(row: tuple[Any, ...]) -> CallView:
 def _approval(store: Store, view: CallView) -> ApprovalView:
     request = Materialised.model_validate_json(view.request or "")
     call = request.call
-    if isinstance(call, HttpCall):
-        raw = call.body or b""
-        sent = {"method": call.method, "url": call.url, "headers": call.headers}
-    else:
-        raw = call.arguments.encode()
-        sent = {"method": None, "url": call.endpoint, "headers": ()}
+    sent = call if isinstance(call, HttpCall) else HttpCall(method="", url=call.endpoint, body=call.arguments.encode())
+    raw = sent.body or b""
     return ApprovalView(
-        **view.model_dump(), **sent, body=_text(raw) if raw else None, body_bytes=len(raw),
+        **view.model_dump(), method=sent.method or None, url=sent.url, headers=sent.headers,
+        body=_text(raw) if raw else None, body_bytes=len(raw),
         credential=_credential(store, request), identical=_identical(store, view),
         last_approved=_last_approved(store, view), waiting=view.state is CallState.PENDING and view.left_at is None,
     )  # fmt: skip

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 from kortix_tui.base.errors import EngineUnavailable, KortixError
 from kortix_tui.base.words import Outcome, SessionStatus, Wanted
 from kortix_tui.review.merging import Merging
+from kortix_tui.runtime.calls import Calls as BrokeredCalls
 from kortix_tui.runtime.catalogues import Catalogues
 from kortix_tui.runtime.context import Context
 from kortix_tui.runtime.control import Calls, ControlServer
@@ -114,8 +115,11 @@ class Leading:
         merging = Merging(context.store, self._ledger, manifest_faults)
         self._custody = Custody(context, self._ledger, self._wake)
         self._catalogues = Catalogues(context, self._ledger, self._preparing, lambda: self._credentials)
+        self._brokered = BrokeredCalls(
+            context, self._ledger, self._preparing, self._catalogues, self._custody, lambda: self._credentials
+        )
         self._requests = Requests(
-            context, self._ledger, self._preparing, merging, self._custody, self._catalogues
+            context, self._ledger, self._preparing, merging, self._custody, self._catalogues, self._brokered
         )  # fmt: skip
         self._recovery = Recovery(context, self._ledger, self._provider, self._preparing, merging)
         self._control = ControlServer(context, self._open_shell, self._calls)
@@ -125,10 +129,12 @@ class Leading:
         try:
             async with asyncio.TaskGroup() as tasks:
                 await self._control.start()
+                await self._brokered.recover()
                 self._decided.set()
                 tasks.create_task(self._custody.run(), name="vault")
                 tasks.create_task(self._beat(), name="beat")
                 tasks.create_task(self._sweep(), name="sweep")
+                tasks.create_task(self._brokered.run(), name="calls")
                 # What an earlier host left open is settled first: a merge must not be decided anew before.
                 recovered = tasks.create_task(self._settle(), name="recovery")
                 await self._watch(tasks, recovered)
@@ -138,6 +144,7 @@ class Leading:
             raise group.exceptions[0] from None
         finally:
             await self._control.close()
+            await self._brokered.close()
             await self._close_connections()
             await self._custody.close()
             await self._provider.close()
@@ -178,6 +185,7 @@ class Leading:
 
     def _look(self, tasks: asyncio.TaskGroup) -> None:
         self._wake()
+        self._brokered.look()
         rows = self._context.store.all(
             "SELECT id, status, wanted FROM sessions WHERE removed_at IS NULL"
             " AND (wanted != 'stopped' OR status IN ('provisioning', 'running')) ORDER BY active_at, rowid"
@@ -190,7 +198,7 @@ class Leading:
                     self._places.join(session_id)
                 runner = Runner(
                     session_id, self._context, self._ledger, self._provider, self._preparing, self._places,
-                    self._custody,
+                    self._custody, self._brokered,
                 )  # fmt: skip
                 self._runners[session_id] = runner
                 tasks.create_task(self._keep(runner), name=f"runner {session_id}")

@@ -10,11 +10,22 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from kortix_tui.base.clock import to_text
 from kortix_tui.base.errors import Refused
 from kortix_tui.base.ids import new_id
-from kortix_tui.base.words import Activity, Exposure, Outcome, PromptState, SecretRequestState, SessionStatus, Wanted
+from kortix_tui.base.words import (
+    Activity,
+    CallState,
+    Exposure,
+    Outcome,
+    PromptState,
+    SecretRequestState,
+    SessionStatus,
+    Wanted,
+)
 from kortix_tui.review.opening import Proposal, move_head, open_change
+from kortix_tui.runtime.call_ledger import close as close_call
+from kortix_tui.runtime.call_ledger import settle_activity
 from kortix_tui.store.audit import SYSTEM, Actor
 from kortix_tui.store.database import Store, Transaction
-from kortix_tui.store.models import Change, Project, Prompt, Rescue, SecretRequest, Session
+from kortix_tui.store.models import Call, Change, Project, Prompt, Rescue, SecretRequest, Session
 
 if TYPE_CHECKING:
     from kortix_tui.vault.records import RecordMeta
@@ -119,6 +130,8 @@ class Ledger:
                 values["wanted"] = wanted
             assignments = ", ".join(f"{name} = ?" for name in values)
             tx.execute(f"UPDATE sessions SET {assignments} WHERE id = ?", (*values.values(), session.id))
+            if status is SessionStatus.RUNNING:
+                settle_activity(tx, session.id)
             self._audit(tx, event, session, outcome=outcome, reason=reason)
 
         await self.write(change)
@@ -129,7 +142,8 @@ class Ledger:
         def change(tx: Transaction) -> bool:
             still = tx.execute(
                 "SELECT 1 FROM sessions s WHERE id = ? AND wanted = ? AND active_at = ? AND NOT EXISTS (SELECT 1"
-                " FROM prompts WHERE session_id = s.id AND state IN ('queued', 'running'))",
+                " FROM prompts WHERE session_id = s.id AND state IN ('queued', 'running')) AND NOT EXISTS (SELECT 1"
+                " FROM calls WHERE session_id = s.id AND state IN ('pending', 'approved', 'executing'))",
                 (session.id, Wanted.RUNNING, to_text(session.active_at)),
             ).fetchone()
             if still is None:
@@ -193,6 +207,12 @@ class Ledger:
                 "UPDATE prompts SET state = 'removed', ended_at = ? WHERE session_id = ? AND state = 'queued'",
                 (tx.now_text, session.id),
             )
+            rows = tx.execute(
+                f"SELECT {Call.columns()} FROM calls WHERE session_id = ? AND state IN ('pending', 'approved')",
+                (session.id,),
+            ).fetchall()
+            for call in map(Call.of, rows):
+                close_call(tx, call, CallState.SUPERSEDED, "session_removed", "Its session was removed.")
             self._audit(tx, "session.deleted", session)
 
         await self.write(change)
@@ -234,6 +254,7 @@ class Ledger:
                 "UPDATE sessions SET activity = ?, active_at = ?, updated_at = ? WHERE id = ?",
                 (Activity.IDLE, tx.now_text, tx.now_text, session.id),
             )
+            settle_activity(tx, session.id)
             good = state is PromptState.FINISHED
             outcome = Outcome.SUCCESS if good else Outcome.FAILURE
             self._audit(tx, "session.turn.end", session, outcome=outcome, prompt=prompt.id, exit_code=exit_code)

@@ -16,6 +16,7 @@ from kortix_tui.repository.merge import join_rescue
 from kortix_tui.review.decision import DecideChange
 from kortix_tui.review.merging import Merging
 from kortix_tui.runtime.adding import add_project
+from kortix_tui.runtime.calls import Calls
 from kortix_tui.runtime.catalogues import Catalogues
 from kortix_tui.runtime.context import Context, Failure
 from kortix_tui.runtime.delivery import Custodian, value_scan
@@ -46,6 +47,7 @@ class Requests:
         merging: Merging,
         custodian: Custodian,
         catalogues: Catalogues,
+        calls: Calls,
     ) -> None:
         self._context = context
         self._ledger = ledger
@@ -60,6 +62,7 @@ class Requests:
             "session.rescue.join": self._join_rescue,
             "manifest.edit": Editing(context, ledger, preparing).edit,
             "connector.sync": catalogues.sync,
+            "connector.call.run": calls.operate,
         }
 
     def look(self, tasks: asyncio.TaskGroup) -> None:

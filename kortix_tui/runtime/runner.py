@@ -22,6 +22,7 @@ from kortix_tui.base.errors import (
 )
 from kortix_tui.base.words import Activity, Outcome, PromptState, SessionStatus, Wanted
 from kortix_tui.manifest.plan import AgentPlan
+from kortix_tui.runtime.calls import Calls
 from kortix_tui.runtime.context import Context
 from kortix_tui.runtime.delivery import Custodian, Delivery, Parcel
 from kortix_tui.runtime.elapsed import Elapsed
@@ -81,6 +82,7 @@ class Runner:
         preparing: Preparing,
         places: Places,
         custodian: Custodian,
+        calls: Calls,
     ) -> None:
         self.session_id = session_id
         self._context = context
@@ -90,7 +92,7 @@ class Runner:
         self._places = places
         self.changed = asyncio.Event()
         self._delivery = Delivery(ledger, preparing, custodian)
-        self.link = Link(session_id, context, ledger, preparing, self._delivery, self.changed)
+        self.link = Link(session_id, context, ledger, preparing, self._delivery, self.changed, calls)
         self._saving = Saving(session_id, ledger, self.link)
         self._idle = Elapsed(context.clock)
         self._turns = Turns(
@@ -306,6 +308,8 @@ class Runner:
                 return Next.WAIT
             return Next.AGAIN
         await self._turns.say_what_is_short(session)
+        if session.activity is Activity.WAITING:
+            return Next.WAIT  # for a person: that is no idleness of the session's
         idle_for = self._idle.since(session.active_at)
         if idle_for >= session.idle_minutes * 60 and not self.link.attended:
             text = f"Stopped after {session.idle_minutes:g} min without work; a new prompt or `resume` wakes it."

@@ -311,6 +311,9 @@ class Call(Row):
     left_at: datetime | None = Field(description="When its caller stopped waiting; it is told by a prompt then.")
     collected_at: datetime | None = Field(description="When its caller got the final answer.")
     told_at: datetime | None = Field(description="When a prompt with the answer was queued.")
+    reply: str | None = Field(
+        default=None, description="What else is known of the answer, as JSON: headers that an agent may see."
+    )
 
 
 class CallRule(Row):

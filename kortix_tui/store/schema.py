@@ -160,11 +160,12 @@ MIGRATIONS: Final[tuple[str, ...]] = (
         arguments TEXT NOT NULL, request TEXT, digest TEXT, status INTEGER, bytes INTEGER, duration_ms REAL,
         output TEXT, created_by TEXT NOT NULL, created_at TEXT NOT NULL, expires_at TEXT, decided_by TEXT,
         decided_at TEXT, note TEXT, started_at TEXT, ended_at TEXT,
-        asked_at TEXT, left_at TEXT, collected_at TEXT, told_at TEXT
+        asked_at TEXT, left_at TEXT, collected_at TEXT, told_at TEXT, reply TEXT
     );
     CREATE UNIQUE INDEX calls_key ON calls (session_id, key);
     CREATE UNIQUE INDEX calls_pending ON calls (session_id, digest) WHERE state = 'pending';
     CREATE INDEX calls_open ON calls (state, created_at) WHERE state IN ('pending', 'approved', 'executing');
+    CREATE INDEX calls_untold ON calls (state, session_id) WHERE collected_at IS NULL AND told_at IS NULL;
     CREATE INDEX calls_action ON calls (project_id, connector, action, created_at);
     CREATE INDEX calls_session ON calls (session_id, created_at);
 

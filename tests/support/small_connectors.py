@@ -23,6 +23,7 @@ class SmallConnectors:
 
     wishes: list[CallWish] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
+    unheard: list[str] = field(default_factory=list)
     known: dict[str, CallReport] = field(default_factory=dict)
     answers: dict[str, CallReport] = field(default_factory=dict)
     whole: bytes = b""
@@ -74,6 +75,9 @@ class SmallConnectors:
 
     async def output(self, call_id: str, /) -> tuple[bytes, str]:
         return self.whole, "application/octet-stream"
+
+    async def lost(self, call_id: str, /) -> None:
+        self.unheard.append(call_id)
 
     # ---- what a test does -----------------------------------------------------------------------------------
 
