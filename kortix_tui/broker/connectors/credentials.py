@@ -211,7 +211,7 @@ def _header(name: str, prefix: str, value: str) -> Attached:
             f"A credential cannot go into the header `{visible_line(name)}`.", hint="Change `auth.name` in kortix.yaml."
         )
     whole = f"{prefix} {value}" if prefix else value
-    if not _HEADER_VALUE.match(whole):
+    if not (_HEADER_VALUE.match(value) and _HEADER_VALUE.match(whole)):
         raise InvalidInput(
             "The credential has a character that a header cannot carry, or begins or ends with a space.",
             hint="Headers take printable ASCII. Store it again.",
