@@ -100,6 +100,17 @@ _SECRETS: Final[tuple[Action, ...]] = (
     _V("vault.verify", (), "Check every record of the vault", command="vault verify", home="vault"),
     _V("vault.repair", (), "Repair the vault", command="vault repair", home="vault"),
 )
+_N = partial(Action, where=Where.CONNECTORS, palette=True)
+_CONNECTORS: Final[tuple[Action, ...]] = (
+    _N("connector.show", ("enter", "d"), "Go to its page: rules and actions", hint="page", command="connectors show"),
+    _N("connector.connect", ("n",), "Connect an account…", hint="connect", command="connectors connect"),
+    _N("connector.sync", ("s",), "Read what it can do", hint="sync", command="connectors sync"),
+    _N("connector.accept", ("A",), "See what changed, and accept it…", hint="accept", command="connectors accept"),
+    _N("connector.rule", ("e",), "Propose a rule on its calls…", hint="rule", command="connectors policy set"),
+    _N("connector.mode", ("M",), "Propose that calls ask…", hint="gates on", command="connectors policy mode"),
+    _N("connector.grant", ("a",), "Let an agent use it…", hint="grant", command="connectors grant"),
+    _N("connector.disconnect", ("x",), "Remove an account…", command="connections rm"),
+)
 ACTIONS: Final[tuple[Action, ...]] = (
     _A("session.new", ("n",), "New session", Where.SESSIONS, "new", "sessions new", palette=True),
     _A("session.logs", ("l",), "Go to the log", Where.SESSIONS, "logs", "sessions logs"),
@@ -123,6 +134,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     _A("inbox.batch", ("B",), "Approve all identical calls…", Where.INBOX, "batch", "review act", palette=True),
     _A("inbox.unfold", ("z",), "Show long parts whole, or fold them", Where.INBOX, "", "review show"),
     *_SECRETS,
+    *_CONNECTORS,
     _A("diff.next_hunk", ("n",), "Next hunk (or match of a search)", Where.DIFF, "hunk"),
     _A("diff.previous_hunk", ("N",), "Previous hunk (or match)", Where.DIFF),
     _A("diff.next_file", ("right_square_bracket",), "Next file", Where.DIFF, "file"),
@@ -154,6 +166,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     _A("view.changes", ("2",), "Changes", Where.ALL, palette=True, command="cr ls"),
     _A("view.inbox", ("3",), "Inbox", Where.ALL, palette=True, command="review ls"),
     _A("view.vault", ("4",), "Vault", Where.ALL, palette=True, command="secrets ls"),
+    _A("view.connectors", ("5", "6"), "Connectors", Where.ALL, palette=True, command="connectors ls"),
     _A("app.help", ("question_mark", "f1"), "Help", Where.ALL, "help", palette=True, target="screen"),
     _A("app.command", ("colon",), "Command line", Where.ALL, "cmd"),
     _A("app.palette", ("ctrl+p",), "Command palette", Where.ALL),

@@ -78,6 +78,12 @@ def _vault() -> ViewScreen:
     return VaultScreen()
 
 
+def _connectors() -> ViewScreen:
+    from kortix_tui.console.screens.connectors import ConnectorsScreen
+
+    return ConnectorsScreen()
+
+
 class KortixApp(App[Leave]):
     """Screens by view, one bridge, one ticker, one action table."""
 
@@ -91,6 +97,7 @@ class KortixApp(App[Leave]):
         "changes": _changes,
         "inbox": _inbox,
         "vault": _vault,
+        "connectors": _connectors,
     }
     HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012 - not a class variable to Textual
         (0, "-tiny"), (60, "-narrow"), (100, "-normal"), (120, "-two"), (160, "-wide"),
@@ -314,6 +321,10 @@ class KortixApp(App[Leave]):
     def action_view_vault(self) -> None:
         """View 4."""
         self._show_view("vault")
+
+    def action_view_connectors(self) -> None:
+        """View 5."""
+        self._show_view("connectors")
 
     def action_nav_last(self) -> None:
         """The view before."""

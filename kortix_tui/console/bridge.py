@@ -14,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from queue import SimpleQueue
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kortix_tui.base.errors import KortixError
 from kortix_tui.base.text import visible_line
@@ -22,6 +22,9 @@ from kortix_tui.console.facts import Facts
 from kortix_tui.console.source import Records, Source
 from kortix_tui.console.transcript import Transcript
 from kortix_tui.console.widgets.lines import LineRing, LogLine
+
+if TYPE_CHECKING:
+    from kortix_tui.runtime.connector_views import ConnectorView
 
 POLL_SECONDS = 0.1
 """How often the store is asked whether something changed; one cheap query."""
@@ -171,9 +174,20 @@ class Bridge:
             fresh["inbox"] = tuple(source.inbox.list())
         self._take(**fresh)
 
-    def _read_calls(self, _: bool) -> None:
-        """Calls that wait."""
-        self._take(approvals=tuple(self._source.approvals.pending()), calls_problem=None)
+    def _read_calls(self, changed: bool) -> None:
+        """Calls first: connectors are read with git, and a decision should not wait for that."""
+        source = self._source
+        self._take(approvals=tuple(source.approvals.pending()), calls_problem=None)
+        if not changed:
+            return
+        connectors: list[ConnectorView] = []
+        faults: list[tuple[str, str]] = []
+        for project in source.projects.list():
+            try:
+                connectors += source.connectors.list(project)
+            except KortixError as error:
+                faults.append((project.slug, error.message))
+        self._take(connectors=tuple(connectors), connector_faults=tuple(faults))
 
     def _take(self, **fresh: Any) -> None:
         with self._facts_guard:

@@ -27,6 +27,7 @@ def build_commands(app: KortixApp) -> CommandRegistry:
             Command(("changes",), "Change requests", lambda text: app.go_view("changes", text), "FILTER"),
             Command(("inbox",), "What waits for you", lambda text: app.go_view("inbox", text), "FILTER"),
             Command(("vault", "secrets"), "Secrets", lambda text: app.go_view("vault", text), "FILTER"),
+            Command(("connectors",), "Connectors", lambda text: app.go_view("connectors", text), "FILTER"),
             Command(("cr",), "Open a change request", partial(_go_change, app), "NUMBER", lambda _: _numbers(app)),
             Command(("logs",), "The log of a session", partial(_go_logs, app), "ID", lambda _: _sessions(app)),
             Command(("theme",), "Another theme", app.use_theme, "NAME", lambda _: app.theme_names),

@@ -22,8 +22,10 @@ _TOGETHER: Final[tuple[frozenset[Where], ...]] = tuple(
         (Where.LIST, Where.CHANGES, Where.CHANGE),
         (Where.LIST, Where.INBOX),
         (Where.LIST, Where.VAULT),
+        (Where.LIST, Where.CONNECTORS),
         (Where.PAGER, Where.INBOX),
         (Where.PAGER, Where.VAULT),
+        (Where.PAGER, Where.CONNECTORS),
         (Where.PAGER, Where.LOG, Where.SESSIONS),
         (Where.PAGER, Where.DIFF, Where.CHANGES, Where.CHANGE),
     )

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from kortix_tui.base.words import Exposure
+    from kortix_tui.base.words import Exposure, Verdict
+    from kortix_tui.manifest.policies import Condition, DefaultMode
     from kortix_tui.runtime.edits import EditResult
     from kortix_tui.runtime.inbox import InboxItem
     from kortix_tui.runtime.secret_views import (
@@ -185,6 +186,25 @@ class InboxSource(Protocol):
 class EditSource(Protocol):
     """Edits of a manifest, as change requests."""
 
-    def grant(self, project: Project, *, agent: str, name: str, replace_all: bool = False) -> EditResult:
-        """Propose that an agent may have a secret."""
+    def grant(
+        self, project: Project, *, agent: str, name: str, key: str = "secrets", replace_all: bool = False
+    ) -> EditResult:
+        """Propose that an agent may have a secret or use a connector."""
+        ...
+
+    def set_rule(
+        self,
+        project: Project,
+        *,
+        connector: str | None,
+        match: str,
+        verdict: Verdict,
+        first: bool = False,
+        conditions: Sequence[Condition] = (),
+    ) -> EditResult:
+        """Propose a rule on calls."""
+        ...
+
+    def set_default_mode(self, project: Project, mode: DefaultMode) -> EditResult:
+        """Propose what happens where no rule matches."""
         ...

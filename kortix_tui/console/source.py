@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from kortix_tui.console.call_source import ApprovalSource
+from kortix_tui.console.call_source import ApprovalSource, ConnectionSource, ConnectorSource, PolicySource
 from kortix_tui.console.secret_source import EditSource, InboxSource, SecretSource, VaultSource
 from kortix_tui.runtime.views import ChangeDetail, ChangeView, HostView, MergeResult, RemovalPreview, SessionView
 from kortix_tui.store.models import Project, Prompt
@@ -140,6 +140,21 @@ class Source(Protocol):
     @property
     def approvals(self) -> ApprovalSource:
         """Calls that wait for a person."""
+        ...
+
+    @property
+    def connectors(self) -> ConnectorSource:
+        """Ways to outside systems."""
+        ...
+
+    @property
+    def connections(self) -> ConnectionSource:
+        """Accounts of connectors."""
+        ...
+
+    @property
+    def policies(self) -> PolicySource:
+        """What happens to calls."""
         ...
 
     def start_hosting(self) -> None:

@@ -15,12 +15,14 @@ if TYPE_CHECKING:
 def tabs_of(app: KortixApp, facts: Facts) -> list[Tab]:
     """The views that exist, with their counts."""
     waiting, shown = len(facts.inbox), app.keymap.shown
+    connectors = facts.connectors or ()
     broken = facts.vault_state not in (None, VaultState.UNLOCKED, VaultState.LOCKED, VaultState.MISSING)
     return [
         Tab(shown("view.sessions"), "Sessions", len(facts.sessions)),
         Tab(shown("view.changes"), "Changes", len(facts.changes)),
         Tab(shown("view.inbox"), "Inbox", waiting, urgent=waiting > 0),
         Tab(shown("view.vault"), "Vault", len(facts.secrets), urgent=broken),
+        Tab(shown("view.connectors"), "Connectors", len(connectors), urgent=any(one.gates_off for one in connectors)),
     ]
 
 

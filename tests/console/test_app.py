@@ -19,6 +19,7 @@ from kortix_tui.console.app import KortixApp
 from kortix_tui.console.leaving import Leave
 from kortix_tui.console.screens.change import ChangeScreen
 from kortix_tui.console.screens.change_lists import ChangesScreen
+from kortix_tui.console.screens.connectors import ConnectorsScreen
 from kortix_tui.console.screens.inbox import InboxScreen
 from kortix_tui.console.screens.quit_dialog import QuitDialog
 from kortix_tui.console.screens.sessions import SessionsScreen
@@ -71,6 +72,7 @@ def test_every_action_is_there() -> None:
         Where.CHANGE: (ChangeScreen,),
         Where.INBOX: (InboxScreen,),
         Where.VAULT: (VaultScreen,),
+        Where.CONNECTORS: (ConnectorsScreen,),
     }
     missing = [
         entry.id
@@ -84,7 +86,8 @@ def test_every_action_is_there() -> None:
 DEEDS = [
     entry
     for entry in ACTIONS
-    if entry.where in {Where.SESSIONS, Where.CHANGES, Where.INBOX, Where.VAULT} and entry.id != "session.pin"
+    if entry.where in {Where.SESSIONS, Where.CHANGES, Where.INBOX, Where.VAULT, Where.CONNECTORS}
+    and entry.id != "session.pin"
 ]
 
 

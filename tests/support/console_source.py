@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from memory_calls import MemoryApprovals, MemoryConnectors, MemoryPolicies
+from memory_calls import MemoryApprovals, MemoryConnections, MemoryConnectors, MemoryPolicies
 from memory_secrets import MemoryEdits, MemoryInbox, MemorySecrets, MemoryVault, fill
 
 from kortix_tui.base.errors import Conflict, NotFound, Refused
@@ -117,6 +117,7 @@ class MemorySource:
         self.edits = MemoryEdits(self)
         self.approvals = MemoryApprovals(self)
         self.connectors = MemoryConnectors(self)
+        self.connections = MemoryConnections(self)
         self.policies = MemoryPolicies(self)
 
     def start_hosting(self) -> None:

@@ -3,13 +3,29 @@
 from __future__ import annotations
 
 import json
+import threading
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from kortix_tui.base.errors import Conflict, NotFound
-from kortix_tui.base.words import CallState, Risk, Verdict
+from kortix_tui.base.errors import Conflict, InvalidInput, NotFound
+from kortix_tui.base.words import CallState, ConnectionState, Risk, Verdict
+from kortix_tui.broker.connectors.model import CatalogueDifference
 from kortix_tui.runtime.call_memory import Remember
-from kortix_tui.runtime.connector_views import ApprovalView, DecisionResult
+from kortix_tui.runtime.connection_calls import Authorizing
+from kortix_tui.runtime.connections import ConnectionChange
+from kortix_tui.runtime.connector_views import (
+    ActionView,
+    ApprovalView,
+    ConnectionView,
+    ConnectorView,
+    DecisionResult,
+    PolicyView,
+    RuleView,
+    SyncResult,
+)
+from kortix_tui.runtime.connectors import AuthNeeds, PendingCatalogue
+from kortix_tui.store.models import Project
+from kortix_tui.vault.secret import Secret
 
 if TYPE_CHECKING:
     from console_source import MemorySource
@@ -89,18 +105,168 @@ class MemoryApprovals:
         self._source.version += 1
 
 
+def a_connection(connector: str = "billing-api", account: str = "default", **changes: Any) -> ConnectionView:
+    values: dict[str, Any] = {
+        "id": f"con_{connector}_{account}", "connector": connector, "account": account, "is_default": True,
+        "auth": "bearer", "username": None, "identifier": f"connection.{connector}.{account}",
+        "state": ConnectionState.READY, "scopes": (), "expires_at": None, "created_by": "dana",
+        "created_at": NOW - timedelta(days=2), "used_at": NOW - timedelta(minutes=9),
+    }  # fmt: skip
+    return ConnectionView(**(values | changes))
+
+
+def a_connector(slug: str, **changes: Any) -> ConnectorView:
+    values: dict[str, Any] = {
+        "project": "acme-api", "slug": slug, "name": None, "provider": "openapi", "enabled": True, "sensitive": False,
+        "auth": "bearer", "place": f"https://{slug}.example", "default_mode": "allow_all", "gates_off": False,
+        "connected": True, "problem": None, "actions": 4, "pending": False, "agents": ("refactor",),
+        "connections": (a_connection(slug),),
+    }  # fmt: skip
+    return ConnectorView(**(values | changes))
+
+
+def an_action(name: str, risk: Risk, verdict: Verdict, rule: str, **changes: Any) -> ActionView:
+    values: dict[str, Any] = {
+        "name": name, "title": name, "description": "", "risk": risk, "method": "POST", "path": f"/{name}",
+        "verdict": verdict, "rule": rule, "conditional": False, "unavailable": None, "input_schema": {},
+    }  # fmt: skip
+    return ActionView(**(values | changes))
+
+
+def a_rule(index: int, match: str, verdict: Verdict, **changes: Any) -> RuleView:
+    values: dict[str, Any] = {
+        "source": "connector", "index": index, "match": match, "verdict": verdict, "conditions": (), "matches": 4,
+        "decides": 2, "note": None,
+    }  # fmt: skip
+    return RuleView(**(values | changes))
+
+
 class MemoryConnectors:
     def __init__(self, source: MemorySource) -> None:
         self._source = source
-        self.rows: list[Any] = []
+        self.rows: list[ConnectorView] = []
+        self.needs = AuthNeeds(
+            type="bearer", place="header authorization", origin="https://billing.example", grant=None, client_id=None,
+            scopes=(), from_document=False,
+        )  # fmt: skip
+        self.waiting: dict[str, PendingCatalogue] = {}
+        self.faults: dict[str, str] = {}
 
-    def list(self, project: Any) -> list[Any]:
+    def list(self, project: Project) -> list[ConnectorView]:
+        if project.slug in self.faults:
+            raise InvalidInput(self.faults[project.slug])
         return [row for row in self.rows if row.project == project.slug]
+
+    def find(self, project: Project, slug: str) -> ConnectorView:
+        for row in self.list(project):
+            if row.slug == slug:
+                return row
+        raise NotFound(f"Project {project.slug} has no connector {slug}.")
+
+    def replace(self, view: ConnectorView) -> ConnectorView:
+        self.rows = [view if (row.project, row.slug) == (view.project, view.slug) else row for row in self.rows]
+        self._source.version += 1
+        return view
+
+    def auth(self, project: Project, slug: str) -> AuthNeeds:
+        self.find(project, slug)
+        return self.needs
+
+    def pending(self, project: Project, slug: str) -> PendingCatalogue | None:
+        self.find(project, slug)
+        return self.waiting.get(slug)
+
+    def sync(self, project: Project, slug: str) -> SyncResult:
+        row = self.find(project, slug)
+        self._source.calls.append(("sync", slug))
+        waiting = self.waiting.get(slug)
+        if waiting is not None:
+            self.replace(row.model_copy(update={"pending": True}))
+        elif row.actions is None:
+            self.replace(row.model_copy(update={"actions": 4, "connected": True, "problem": None}))
+        return SyncResult(
+            connector=slug, catalogue_id="cat_1", state="pending" if waiting else "accepted",
+            changed=waiting is not None or row.actions is None, title=f"{slug} API", base_url=row.place, actions=4,
+            notes=("1 operation cannot be called: it is on another server.",),
+            difference=waiting.difference if waiting else None,
+        )  # fmt: skip
+
+    def accept(
+        self, project: Project, slug: str, catalogue_id: str, *, terminal: bool, pinned: bool = True
+    ) -> ConnectorView:
+        waiting = self.waiting.pop(slug, None)
+        if waiting is None or waiting.catalogue_id != catalogue_id:
+            raise Conflict("That is not what waits to be accepted.")
+        self._source.calls.append(("accept", slug, catalogue_id, terminal))
+        update = {"pending": False, "actions": waiting.actions}
+        return self.replace(self.find(project, slug).model_copy(update=update))
+
+
+class MemoryConnections:
+    """Keeps what it was given in `values`, for tests to look at."""
+
+    def __init__(self, source: MemorySource) -> None:
+        self._source = source
+        self.values: dict[str, bytes] = {}
+        self.agreed = threading.Event()
+        self.pasted: list[str] = []
+
+    def connect(
+        self, project: Project, connector: str, value: Secret | None, *, account: str = "default",
+        username: str | None = None, secret: str | None = None, client_id: str | None = None,
+    ) -> ConnectionChange:  # fmt: skip
+        self._source.vault.opened()
+        if value is not None:
+            self.values[f"{connector}/{account}"] = value.use("the test looks at it")
+        self._source.calls.append(("connect", connector, account, username, secret, client_id))
+        return ConnectionChange(connection=self._made(project, connector, account), warnings=())
+
+    def authorize(
+        self, project: Project, connector: str, *, account: str = "default", client_id: str | None = None,
+        client_secret: Secret | None = None,
+    ) -> Authorizing:  # fmt: skip
+        self._source.calls.append(("authorize", connector, account, client_id, client_secret is not None))
+        self._wanted = (project, connector, account)
+        return Authorizing(
+            flow="flow1", url="https://login.example/authorize?client_id=c&state=s", user_code=None,
+            redirect_uri="http://127.0.0.1:4711/", expires_at=NOW + timedelta(minutes=5),
+        )  # fmt: skip
+
+    def authorization(self, flow: str, *, wait_s: float = 0, pasted: str | None = None) -> ConnectionView | None:
+        if pasted is not None:
+            self.pasted.append(pasted)
+            self.agreed.set()
+        return self._made(*self._wanted) if self.agreed.wait(min(wait_s, 0.05)) else None
+
+    def cancel(self, flow: str) -> None:
+        self._source.calls.append(("cancel", flow))
+
+    def remove(self, project: Project, connector: str, account: str = "default") -> ConnectionView:
+        self._source.vault.opened()
+        row = self._source.connectors.find(project, connector)
+        gone = next(one for one in row.connections if one.account == account)
+        self._source.calls.append(("remove connection", connector, account))
+        left = tuple(one for one in row.connections if one != gone)
+        self._source.connectors.replace(row.model_copy(update={"connections": left, "connected": False}))
+        return gone
+
+    def _made(self, project: Project, connector: str, account: str) -> ConnectionView:
+        row, made = self._source.connectors.find(project, connector), a_connection(connector, account)
+        others = tuple(one for one in row.connections if one.account != account)
+        update = {"connections": (*others, made), "connected": row.actions is not None}
+        self._source.connectors.replace(row.model_copy(update=update))
+        return made
 
 
 class MemoryPolicies:
     def __init__(self, source: MemorySource) -> None:
         self._source = source
+        self.rows: dict[str, PolicyView] = {}
+
+    def view(self, project: Project, connector: str) -> PolicyView:
+        if connector not in self.rows:
+            raise NotFound(f"Project {project.slug} has no connector {connector}.")
+        return self.rows[connector]
 
 
 def fill_calls(source: MemorySource) -> None:
@@ -115,3 +281,40 @@ def fill_calls(source: MemorySource) -> None:
         a_call(3, first, "send_mail", minutes=5, **same),
         a_call(4, third, "send_mail", minutes=4, **same),
     ]  # fmt: skip
+
+
+def fill_connectors(source: MemorySource) -> None:
+    """Connectors as they are on a working day."""
+    rule = "connector rule 2: match *"
+    source.connectors.rows = [
+        a_connector("billing-api", name="Billing", default_mode="risk"),
+        a_connector(
+            "github", provider="mcp", agents=(), connections=(), connected=False, gates_off=True, actions=None,
+            problem="It has no account: kortix connectors connect github", place="https://api.github.example/mcp",
+        ),
+        a_connector("weather", project="web", auth="none", connections=(), gates_off=True, agents=("builder",)),
+        a_connector("helpdesk", pending=True, sensitive=True, provider="http"),
+    ]  # fmt: skip
+    source.connectors.waiting["helpdesk"] = PendingCatalogue(
+        connector="helpdesk", catalogue_id="cat_9", title="Help desk", base_url="https://helpdesk.example", actions=5,
+        notes=(), created_by="dana", created_at=NOW,
+        difference=CatalogueDifference(
+            added=("close_ticket",), removed=("old_search",), changed=("send_reply", "get_ticket"),
+            riskier=("get_ticket",),
+        ),
+    )  # fmt: skip
+    never = "never reached: rule 2 decides before it"
+    for slug in ("billing-api", "github", "weather", "helpdesk"):
+        source.policies.rows[slug] = PolicyView(
+            project="web" if slug == "weather" else "acme-api", connector=slug, default_mode="risk", sensitive=False,
+            rules=(
+                a_rule(0, "get_*", Verdict.RUN, conditions=("limit is 10",)), a_rule(1, "*", Verdict.ASK),
+                a_rule(2, "drop_*", Verdict.BLOCK, matches=0, decides=0, note=never),
+            ),
+            actions=(
+                an_action("get_customers", Risk.READ, Verdict.RUN, "connector rule 1: match get_*", conditional=True),
+                an_action("create_refund", Risk.WRITE, Verdict.ASK, rule),
+                an_action("delete_customer", Risk.DESTRUCTIVE, Verdict.BLOCK, rule),
+                an_action("upload", Risk.WRITE, Verdict.ASK, rule, unavailable="it is on another server"),
+            ),
+        )  # fmt: skip

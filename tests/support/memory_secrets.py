@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from kortix_tui.base.errors import Conflict, NotFound, VaultFailed, VaultLocked, VaultMissing, WrongKey
-from kortix_tui.base.words import ChangeStatus, Exposure, SecretRequestState, SessionStatus, VaultState
+from kortix_tui.base.words import ChangeStatus, Exposure, SecretRequestState, SessionStatus, VaultState, Verdict
+from kortix_tui.manifest.policies import Condition, DefaultMode
 from kortix_tui.runtime.edits import EditResult
 from kortix_tui.runtime.inbox import InboxItem, ItemKind
 from kortix_tui.runtime.secret_views import (
@@ -366,8 +367,24 @@ class MemoryEdits:
     def __init__(self, source: MemorySource) -> None:
         self._source = source
 
-    def grant(self, project: Project, *, agent: str, name: str, replace_all: bool = False) -> EditResult:
-        self._source.calls.append(("grant", project.slug, agent, name, replace_all))
+    def grant(
+        self, project: Project, *, agent: str, name: str, key: str = "secrets", replace_all: bool = False
+    ) -> EditResult:
+        kind = ("grant",) if key == "secrets" else ("grant", key)
+        return self._opened(project, *kind, project.slug, agent, name, replace_all)
+
+    def set_rule(
+        self, project: Project, *, connector: str | None, match: str, verdict: Verdict, first: bool = False,
+        conditions: Sequence[Condition] = (),
+    ) -> EditResult:  # fmt: skip
+        told = [(one.arg, one.match, one.negate) for one in conditions]
+        return self._opened(project, "rule", connector, match, verdict, first, told)
+
+    def set_default_mode(self, project: Project, mode: DefaultMode) -> EditResult:
+        return self._opened(project, "mode", project.slug, mode)
+
+    def _opened(self, project: Project, *call: Any) -> EditResult:
+        self._source.calls.append(call)
         return EditResult(project=project.slug, number=7, session_id="kedit", head_commit="e" * 40, already=False)
 
 

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from textual import events, on
 from textual.binding import Binding, BindingType
+from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
 from kortix_tui.base.text import shorten, visible_line
-from kortix_tui.base.words import Risk
+from kortix_tui.base.words import Risk, Verdict
 from kortix_tui.console.forms.form import Act, Form, Incomplete, chosen, line
+from kortix_tui.console.forms.secret_forms import project_of
+from kortix_tui.console.widgets.choice_field import ChoiceField
 from kortix_tui.console.widgets.dialog import plain
 from kortix_tui.console.widgets.table import Cell, Column, Row, VirtualTable
 from kortix_tui.runtime.call_memory import Remember, paths
@@ -21,6 +25,7 @@ from kortix_tui.runtime.call_memory import Remember, paths
 if TYPE_CHECKING:
     from kortix_tui.console.app import KortixApp
     from kortix_tui.runtime.connector_views import ApprovalView, DecisionResult
+    from kortix_tui.runtime.edits import EditResult
 
 MOST_NOTE: Final = 2000
 MOST_VALUE: Final = 200
@@ -28,6 +33,8 @@ MOST_ROWS: Final = 6
 TIMES: Final = 10
 MOST_TIMES: Final = 10_000
 SPANS: Final = {"8 hours": 8.0, "1 hour": 1.0, "1 day": 24.0, "7 days": 168.0, "30 days": 720.0}
+LASTING: Final = "good, as a change request"
+MOST_CONDITIONS: Final = 10
 SESSION, EVERYONE = "only this session", "every session of the project"
 BOUND_COLUMNS: Final = (
     Column("sign", "", 1), Column("path", "ARGUMENT", 24), Column("value", "VALUE", 20, grow=True)
@@ -97,7 +104,7 @@ class RememberForm(Form):
         console: KortixApp,
         view: ApprovalView,
         facts: list[tuple[str, str]],
-        done: Callable[[DecisionResult], None],
+        done: Callable[[DecisionResult | EditResult], None],
     ) -> None:
         super().__init__(console, f"Approve {view.connector}.{view.action}, and calls like it?", done)
         self._view = view
@@ -118,7 +125,8 @@ class RememberForm(Form):
         yield self._table
         yield plain("")
         yield line("Calls", GuardedInput(str(TIMES), id="times", type="integer", max_length=5))
-        yield chosen("For", list(SPANS), id="span")
+        yield chosen("For", [*SPANS, LASTING], id="span")
+        yield plain("", classes="meaning hidden", id="lasting")
         yield chosen("Who", [SESSION, EVERYONE], id="reach")
         if self._view.risk is Risk.DESTRUCTIVE:
             yield line("To be sure", GuardedInput(id="name", placeholder=f"type {self._view.action}"))
@@ -145,6 +153,16 @@ class RememberForm(Form):
         )
         self._table.repaint()
 
+    @on(ChoiceField.Changed, "#span")
+    def _span(self, event: ChoiceField.Changed) -> None:
+        """A lasting rule is a permission: it is written into the policy, and this call goes on waiting."""
+        lasting = event.value == LASTING
+        self.query_one("#lasting", Static).update(
+            Content("A rule in kortix.yaml, which counts once you merge it. This call still waits for your decision.")
+        )
+        for name, shown in {"lasting": lasting, "times": not lasting, "reach": not lasting}.items():
+            self.show_only(**{name: shown})
+
     @on(VirtualTable.Selected, "#bound")
     def _turned(self, event: VirtualTable.Selected) -> None:
         event.stop()
@@ -156,6 +174,8 @@ class RememberForm(Form):
         view, bound = self._view, tuple(path for path in self._values if path not in self._free)
         if self._values and not bound:
             raise Incomplete("Bind at least one argument. To let every call run, change the connector's policy.")
+        if self.choice("#span") == LASTING:
+            return self._lasting(bound)
         times = self.text("#times")
         if not times.isdigit() or not 1 <= int(times) <= MOST_TIMES:
             raise Incomplete(f"How many calls? A number from 1 to {MOST_TIMES:,}.")
@@ -170,6 +190,35 @@ class RememberForm(Form):
         return lambda source: source.approvals.decide(
             view.id, digest=view.digest or "", approve=True, remember=remember, terminal=True, pinned=True
         )
+
+    def _lasting(self, bound: tuple[str, ...]) -> Act:
+        """Propose a rule: the action, with the bound values as its conditions."""
+        from pydantic import ValidationError
+
+        from kortix_tui.broker.conditions import value_text
+        from kortix_tui.manifest.policies import Condition
+
+        view, project = self._view, project_of(self.console, self._view.project)
+        if len(bound) > MOST_CONDITIONS:
+            raise Incomplete(f"A rule takes {MOST_CONDITIONS} conditions at most: free some arguments.")
+        conditions = []
+        for path in bound:
+            text = value_text(self._values[path])
+            try:
+                conditions.append(Condition(arg=path, match=exactly(text or "")))
+            except ValidationError as error:
+                raise Incomplete(
+                    f"A rule cannot name the value of {visible_line(path)}: free it, or edit kortix.yaml."
+                ) from error
+        return lambda source: source.edits.set_rule(
+            project, connector=view.connector, match=view.action, verdict=Verdict.RUN, conditions=conditions
+        )
+
+
+def exactly(text: str) -> str:
+    """A match of a rule that only this text has, letters' case aside."""
+    simple = text == text.strip() and "*" not in text and not text.startswith("/") and "\n" not in text
+    return text if simple else f"/^{re.escape(text)}\\Z/"
 
 
 def written(value: object) -> str:

@@ -11,7 +11,9 @@ from kortix_tui.base.text import shorten, visible_line
 from kortix_tui.base.words import CallState, Risk
 from kortix_tui.console.forms.approval_forms import DenyForm, RememberForm
 from kortix_tui.console.screens.approval_page import call_name, short_digest, target, time_left, who
+from kortix_tui.console.screens.connector_acts import say_opened
 from kortix_tui.console.widgets.confirm import ConfirmDialog, Tier
+from kortix_tui.runtime.edits import EditResult
 
 if TYPE_CHECKING:
     from kortix_tui.console.app import KortixApp
@@ -54,7 +56,14 @@ def deny(app: KortixApp, view: ApprovalView) -> None:
 
 def remember(app: KortixApp, view: ApprovalView) -> None:
     """Ask what later calls must have in common with it, then approve it and remember that."""
-    app.push_screen(RememberForm(app, view, facts_of(app, view)[:2], lambda done: say_decided(app, view, done)))
+
+    def done(answer: DecisionResult | EditResult) -> None:
+        if isinstance(answer, EditResult):
+            say_opened(app, answer, "lets such calls run unasked")
+        else:
+            say_decided(app, view, answer)
+
+    app.push_screen(RememberForm(app, view, facts_of(app, view)[:2], done))
 
 
 def batch(app: KortixApp, views: Sequence[ApprovalView]) -> None:
