@@ -75,6 +75,7 @@ def _standard_input(text: str) -> str:
 def connect(runtime: Runtime, arguments: argparse.Namespace) -> int:
     """Connect an account, and read what the connector can do where nobody has yet."""
     project = runtime.projects.resolve(arguments.project)
+    runtime.connectors.refresh(project)
     connector = runtime.connectors.show(project, arguments.connector)
     if connector.actions is None and not connector.pending and not _tells_only_members(connector):
         read_actions(runtime, project, connector.slug, quiet=arguments.json)

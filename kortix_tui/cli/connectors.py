@@ -120,6 +120,7 @@ def _about_one(verbs: Verbs, name: str, run: object, summary: str, *examples: st
 def _ls(arguments: argparse.Namespace) -> None:
     with reading() as runtime:
         project = runtime.projects.resolve(arguments.project)
+        runtime.connectors.refresh(project)
         connectors = runtime.connectors.list(project)
     rows = [cells(one) for one in connectors]
     fitting = [at for at, row in enumerate(rows) if matches(arguments.filter, row)]
@@ -140,6 +141,7 @@ def _ls(arguments: argparse.Namespace) -> None:
 def _show(arguments: argparse.Namespace) -> None:
     with reading() as runtime:
         project = runtime.projects.resolve(arguments.project)
+        runtime.connectors.refresh(project)
         connector = runtime.connectors.show(project, arguments.connector)
         waiting = runtime.connectors.pending(project, arguments.connector) if connector.pending else None
     if arguments.json:
@@ -200,6 +202,7 @@ def _propose(arguments: argparse.Namespace, may: str, *, revoke: bool) -> None:
     with acting() as runtime:
         project = runtime.projects.resolve(arguments.project)
         if not revoke:
+            runtime.connectors.refresh(project)
             runtime.connectors.show(project, arguments.connector)
         edit = runtime.edits.revoke if revoke else runtime.edits.grant
         result = edit(project, agent=arguments.agent, name=arguments.connector, key="connectors")
@@ -225,6 +228,7 @@ def _test(arguments: argparse.Namespace) -> int:
 
     with acting() as runtime:
         project = runtime.projects.resolve(arguments.project)
+        runtime.connectors.refresh(project)
         test, probe = runtime.connectors.check(project, arguments.connector, arguments.account)
         if probe is not None:
             note(f"Calling {arguments.connector}.{probe.name} …")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from kortix_tui.store.models import Project
 
 READ_S: Final = 30.0
+FETCH_S: Final = 20.0
 KEPT: Final = 64
 
 
@@ -77,6 +79,11 @@ class BaseManifests:
         self._context = context
         self._known: dict[tuple[str, str], BaseManifest] = {}
 
+    def refresh(self, project: Project) -> None:
+        """Fetch what the operator has committed since; what cannot be reached stays as it was fetched last."""
+        with contextlib.suppress(KortixError):
+            self._context.loop.call(self._fetch(project), deadline_s=READ_S)
+
     def of(self, project: Project) -> BaseManifest:
         """A project's manifest; never raises for what is wrong with it."""
         try:
@@ -104,6 +111,12 @@ class BaseManifests:
         """
         manifest = self.valid(project)
         return manifest, find_connector(manifest, slug, project.slug)
+
+    async def _fetch(self, project: Project) -> None:
+        from kortix_tui.repository.mirror import Mirror
+
+        mirror = await Mirror.open(self._context.home.mirror(project.id))
+        await mirror.fetch(project.source, base=project.base_branch, wall_s=FETCH_S)
 
     async def _read(self, project_id: str, base_branch: str) -> BaseManifest:
         from kortix_tui.repository.mirror import Mirror

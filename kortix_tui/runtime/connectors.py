@@ -89,6 +89,10 @@ class Connectors:
 
     # Reading
 
+    def refresh(self, project: Project) -> None:
+        """Look at the source first: a person who has just committed to kortix.yaml means what it says now."""
+        self._manifests.refresh(project)
+
     def list(self, project: Project) -> builtins.list[ConnectorView]:
         """A project's connectors in the manifest's order.
 

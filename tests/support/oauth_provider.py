@@ -14,8 +14,7 @@ from authlib.oauth2 import OAuth2Error
 from authlib.oauth2.rfc6749 import AuthorizationServer, ClientMixin, OAuth2Payload, OAuth2Request, TokenMixin, grants
 from authlib.oauth2.rfc7636 import CodeChallenge
 from authlib.oauth2.rfc8628 import DeviceAuthorizationEndpoint, DeviceCodeGrant, DeviceCredentialDict
-
-from tests.support.tls import Answer, LocalCa, Received, TlsServer
+from tls import Answer, LocalCa, Received, TlsServer
 
 CLIENT, SECRET = "kortix-test", "client/secret+with:signs"
 

@@ -11,6 +11,7 @@ import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tls import LOOPBACK, LocalCa, Received, TlsServer
 
 from kortix_tui.base.errors import InvalidInput, Refused
 from kortix_tui.broker.connectors.credentials import (
@@ -27,7 +28,6 @@ from kortix_tui.broker.network.client import Reach, open_client
 from kortix_tui.broker.network.exchange import send
 from kortix_tui.manifest.connectors import Auth, GraphqlConnector, HttpConnector, McpConnector, OpenApiConnector
 from kortix_tui.vault.secret import Secret
-from tests.support.tls import LOOPBACK, LocalCa, Received, TlsServer
 
 VALUE = "s3cret+canary/=&%?"
 

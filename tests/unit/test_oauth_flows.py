@@ -15,6 +15,9 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
+from npm import npm_program
+from oauth_provider import CLIENT, SECRET, Provider
+from tls import LOOPBACK, Answer, LocalCa, TlsServer
 
 from kortix_tui.base.clock import SystemClock
 from kortix_tui.base.errors import InvalidInput, KortixError, Refused
@@ -22,9 +25,6 @@ from kortix_tui.broker.connectors import oauth
 from kortix_tui.broker.connectors.loopback import Loopback
 from kortix_tui.broker.connectors.oauth import OAuthClient, OAuthFailed
 from kortix_tui.broker.network.client import Reach, open_client
-from tests.support.npm import npm_program
-from tests.support.oauth_provider import CLIENT, SECRET, Provider
-from tests.support.tls import LOOPBACK, Answer, LocalCa, TlsServer
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
