@@ -216,12 +216,12 @@ class Carrying:
             waiting = tx.execute(
                 "SELECT count(*) FROM calls WHERE session_id = ? AND state = 'pending'", (new.session_id,)
             ).fetchone()[0]
-            if waiting >= MOST_PENDING:
+            call, is_new = call_ledger.ask(tx, new, expires_at)
+            if is_new and waiting >= MOST_PENDING:
                 raise CallRefused(
                     "too_many_pending", f"{waiting} calls of this session wait for a person already.",
                     hint="End your turn; you are told what becomes of them.",
                 )  # fmt: skip
-            call, is_new = call_ledger.ask(tx, new, expires_at)
             if not is_new and call.left_at is not None:
                 call_ledger.come_back(tx, call.id)
             return call
