@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 from kortix_tui.base.paths import Home
 from kortix_tui.base.settings import Settings, load
+from kortix_tui.runtime import demo_home
 from kortix_tui.runtime.audit import Audit
 from kortix_tui.runtime.changes import Changes
 from kortix_tui.runtime.context import Context, operator_actor
@@ -66,7 +67,8 @@ class Runtime:
             kind: What this process is when it hosts: `command`, `console` or `serve`.
             home: Instead of the located one.
         """
-        return cls(home or Home.locate(), load(), operator_actor(via), kind=kind)
+        place = home or Home.locate()
+        return cls(place, demo_home.settings_for(place, load()), operator_actor(via), kind=kind)
 
     # What few commands need is imported when it is asked for: start-up is measured.
 
@@ -175,6 +177,7 @@ class Runtime:
 
         with self._guard:
             if self._host is None:
+                demo_home.wake_desk(self.context.home)
                 self._host = Host(self.context, self._kind)
                 self._loop.call(self._host.start(), deadline_s=30)
 

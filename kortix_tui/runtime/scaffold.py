@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from git import Actor, Repo
 
+MANIFEST: Final = "kortix.yaml"
 _SAMPLES: Final = "sample-projects"
 _STARTER: Final = "starter"
 _PLACEHOLDER: Final = "PROJECT_NAME"
@@ -100,13 +101,16 @@ def init(folder: Path, name: str | None = None, *, force: bool = False) -> Scaff
 def sample_names() -> list[str]:
     """Names of the sample projects that ship with the program."""
     folder = assets(_SAMPLES)
-    return sorted(
-        entry.name for entry in folder.iterdir() if (entry / "kortix.yaml").is_file() and entry.name != _STARTER
-    )
+    return sorted(entry.name for entry in folder.iterdir() if (entry / MANIFEST).is_file() and entry.name != _STARTER)
 
 
-def install_sample(name: str, target: Path) -> Scaffold:
+def install_sample(name: str, target: Path, manifest: Mapping[str, str] | None = None) -> Scaffold:
     """Copy a sample project into a new folder and commit it on `main`.
+
+    Args:
+        name: Of the sample.
+        target: A folder that is not there yet, or is empty.
+        manifest: Texts of the sample's `kortix.yaml`, and what stands in their place in the copy.
 
     Raises:
         NotFound: There is no sample of that name.
@@ -126,6 +130,11 @@ def install_sample(name: str, target: Path) -> Scaffold:
             place = root / file
             place.parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source / file, place)
+        if manifest:
+            text = (source / MANIFEST).read_text(encoding="utf-8")
+            for old, new in manifest.items():
+                text = text.replace(old, new)
+            (root / MANIFEST).write_text(text, encoding="utf-8")
     return Scaffold(root, tuple(files), (), _first_commit(root, files, f"Import the sample project {name}"))
 
 
