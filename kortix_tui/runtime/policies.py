@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from kortix_tui.base.errors import NotFound
 from kortix_tui.base.words import CallState, Verdict
 from kortix_tui.broker.connectors.model import Action, Catalogue, Decision, HttpOperation, RuleSource
+from kortix_tui.broker.connectors.openapi.routes import routes_catalogue
 from kortix_tui.broker.policy import (
     ExplainedAction,
     ExplainedRule,
@@ -20,12 +21,14 @@ from kortix_tui.broker.policy import (
     explain,
 )
 from kortix_tui.manifest.assembly import MANIFEST
+from kortix_tui.manifest.connectors import Connector, HttpConnector
 from kortix_tui.manifest.granting import EditedFile, EditedSource
 from kortix_tui.runtime.base_manifest import BaseManifests, valid_manifest
 from kortix_tui.runtime.call_usage import COUNTING, RecordedUsage, stored_arguments
 from kortix_tui.runtime.catalogue_store import accepted, definition_hash
 from kortix_tui.runtime.connector_views import ActionView, PolicyView, ReplayLine, ReplayResult, RuleView
 from kortix_tui.runtime.context import Context
+from kortix_tui.store.database import Store
 from kortix_tui.store.models import Call, Project
 
 if TYPE_CHECKING:
@@ -57,7 +60,7 @@ class Policies:
         manifest, found = self._manifests.connector(project, connector)
         context = self._context
         context.reading("connector.policy.read", scope=f"connector {connector}", project_id=project.id)
-        catalogue = accepted(context.store, project.id, connector, definition_hash(found))
+        catalogue = _catalogue(context.store, project, found)
         policy = PolicySet.of(manifest, found)
         usage = RecordedUsage(context.store, project.id)
         explained = explain(policy, connector, catalogue.actions if catalogue else (), usage)
@@ -182,8 +185,15 @@ class _Replay:
         connector = self._manifest.connector(slug)
         if connector is None or not connector.enabled:
             return None
-        catalogue = accepted(self._store, self._project.id, slug, definition_hash(connector))
-        return PolicySet.of(self._manifest, connector), catalogue
+        return PolicySet.of(self._manifest, connector), _catalogue(self._store, self._project, connector)
+
+
+def _catalogue(store: Store, project: Project, connector: Connector) -> Catalogue | None:
+    """What a connector can do: as it was accepted, or as its routes in the manifest say."""
+    found = accepted(store, project.id, connector.slug, definition_hash(connector))
+    if found is None and isinstance(connector, HttpConnector) and connector.spec is None:
+        return routes_catalogue(connector)
+    return found
 
 
 def _recorded(call: Call) -> Verdict:
