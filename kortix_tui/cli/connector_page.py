@@ -134,6 +134,9 @@ def say_waiting(waiting: PendingCatalogue) -> None:
     """A changed document or server that a person has to accept."""
     when = age(waiting.created_at, datetime.now(UTC))
     say(paint(f"changed outside, read {when} ago, not accepted yet", YELLOW))
+    if waiting.auth is not None:
+        old, new = (visible_line(one) for one in waiting.auth)
+        say(f"  {paint('!', RED)} auth is {new} now; before: {old}. Accounts must be connected again.")
     say_difference(waiting.difference)
     say_notes(waiting.notes)
 

@@ -169,7 +169,9 @@ class Catalogues:
         compared = before or self._newest(place)
         same = before is not None and before == catalogue
         changes = difference(compared, catalogue) if compared is not None and compared != catalogue else None
-        in_force = same or compared is None or not is_remote(place.connector) or changes == CatalogueDifference()
+        in_force = same or compared is None or not is_remote(place.connector)
+        if not in_force and compared is not None:  # titles and notes may change; what is called, where and how may not
+            in_force = changes == CatalogueDifference() and compared.auth == catalogue.auth
         state = "accepted" if in_force else "pending"
         body = await asyncio.to_thread(pack, catalogue)
 

@@ -56,6 +56,7 @@ class PendingCatalogue(View):
     actions: int
     notes: tuple[str, ...]
     difference: CatalogueDifference
+    auth: tuple[str, str] | None = Field(description="What it was and what it would be, where that changes.")
     created_by: str
     created_at: datetime
 
@@ -155,6 +156,7 @@ class Connectors:
         return PendingCatalogue(
             connector=slug, catalogue_id=row[0], title=new.title, base_url=new.base_url, actions=len(new.actions),
             notes=new.notes, difference=difference(old or empty, new), created_by=row[2], created_at=row[3],
+            auth=None if old is None or old.auth == new.auth else (_way(connector, old), _way(connector, new)),
         )  # fmt: skip
 
     # Acting
@@ -306,6 +308,11 @@ class Connectors:
 
 def _auth(connector: Connector, catalogue: Catalogue | None) -> Auth:
     return auth_of(connector, catalogue.auth if catalogue is not None else ())
+
+
+def _way(connector: Connector, catalogue: Catalogue) -> str:
+    auth = _auth(connector, catalogue)
+    return " in ".join(filter(None, (auth.type, describe_place(auth))))
 
 
 def _grant(auth: Auth) -> str | None:
