@@ -95,7 +95,7 @@ class Forwarder:
         self.pid = os.fork()
         self._status: int | None = None
         if self.pid == 0:
-            _become(server, door, identity)
+            become(server, door, identity)
 
     def poll(self) -> int | None:
         """How it ended, once it has."""
@@ -115,7 +115,7 @@ class Forwarder:
         return self._status
 
 
-def _become(server: socket.socket, door: str, identity: Identity) -> None:
+def become(server: socket.socket, door: str, identity: Identity) -> None:
     """Turn a fork of the supervisor into the forwarder; never returns."""
     try:
         signal.set_wakeup_fd(-1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from kortix_tui import __version__
@@ -87,29 +88,71 @@ def container_config(
     }
 
 
-def _host_config(spec: SandboxSpec, limits: EngineLimits) -> dict[str, Any]:
+def confinement(
+    limits: EngineLimits, *, cpus: float, memory_bytes: int, pids: int, runtime: str | None, capabilities: Sequence[str]
+) -> dict[str, Any]:
+    """What confines every container of ours, whatever runs in it; a part of the engine's `HostConfig`.
+
+    Args:
+        limits: What the engine can give.
+        cpus: Processors.
+        memory_bytes: Memory; there is no swap beside it.
+        pids: Processes and threads.
+        runtime: The OCI runtime; the engine's default when `None`.
+        capabilities: The only ones that are left.
+    """
     ulimits = [{"Name": "core", "Soft": 0, "Hard": 0}]
     if limits.open_files is not None:
         ulimits.append({"Name": "nofile", "Soft": limits.open_files, "Hard": limits.open_files})
-    # tmpfs pages count as the sandbox's memory: half of it at most, so that a full /tmp alone kills nothing.
-    scratch = max(16 * MEBIBYTE, spec.memory_bytes // 2)
     config: dict[str, Any] = {
         "NetworkMode": "none",
         "ReadonlyRootfs": True,
         "CapDrop": ["ALL"],
-        "CapAdd": ["SETUID", "SETGID", "KILL"],
+        "CapAdd": list(capabilities),
         "SecurityOpt": ["no-new-privileges", f"seccomp={profile()}"],
         "Privileged": False,
         "Init": True,
         "IpcMode": "private",
         "CgroupnsMode": "private",
-        "PidsLimit": spec.pids,
-        "Memory": spec.memory_bytes,
-        "MemorySwap": spec.memory_bytes,
-        "NanoCpus": round(min(spec.cpus, limits.cpus) * 1_000_000_000),
+        "PidsLimit": pids,
+        "Memory": memory_bytes,
+        "MemorySwap": memory_bytes,
+        "NanoCpus": round(min(cpus, limits.cpus) * 1_000_000_000),
         "ShmSize": 64 * MEBIBYTE,
         "Ulimits": ulimits,
         "RestartPolicy": {"Name": "no"},
+    }
+    if runtime is not None:
+        config["Runtime"] = runtime
+    return config
+
+
+def door_mount(folder: Path) -> dict[str, Any]:
+    """The door's folder, as a container sees it."""
+    return {
+        "Type": "bind",
+        "Source": str(folder),
+        "Target": DOOR,
+        "ReadOnly": True,
+        "BindOptions": {"Propagation": "private"},
+    }
+
+
+def scratch_bytes(memory_bytes: int) -> int:
+    """Size of a container's `/tmp`.
+
+    tmpfs pages count as the container's memory: half of it at most, so that a full /tmp alone kills nothing.
+    """
+    return max(16 * MEBIBYTE, memory_bytes // 2)
+
+
+def _host_config(spec: SandboxSpec, limits: EngineLimits) -> dict[str, Any]:
+    scratch = scratch_bytes(spec.memory_bytes)
+    return {
+        **confinement(
+            limits, cpus=spec.cpus, memory_bytes=spec.memory_bytes, pids=spec.pids, runtime=spec.runtime,
+            capabilities=("SETUID", "SETGID", "KILL"),
+        ),
         "AutoRemove": False,
         "Tmpfs": {
             "/tmp": f"rw,exec,nosuid,nodev,mode=1777,size={scratch}",  # noqa: S108  # inside the sandbox
@@ -120,16 +163,7 @@ def _host_config(spec: SandboxSpec, limits: EngineLimits) -> dict[str, Any]:
                 {"Type": "volume", "Source": volume_name(spec.session_id, role), "Target": target}
                 for role, target in VOLUMES.items()
             ),
-            {
-                "Type": "bind",
-                "Source": str(spec.door),
-                "Target": DOOR,
-                "ReadOnly": True,
-                "BindOptions": {"Propagation": "private"},
-            },
+            door_mount(spec.door),
         ],
         "LogConfig": {"Type": "json-file", "Config": {"max-size": "1m", "max-file": "2"}},
-    }
-    if spec.runtime is not None:
-        config["Runtime"] = spec.runtime
-    return config
+    }  # fmt: skip

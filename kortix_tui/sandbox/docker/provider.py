@@ -122,7 +122,7 @@ class DockerProvider:
         engine = await self.engine()
         raw = await self._inspect(session_id)
         if raw is not None and _is_sandbox(raw):
-            await _remove_container(engine, raw["Id"])
+            await remove_container(engine, raw["Id"])
         if volumes:
             for role in hardening.VOLUMES:
                 await _remove_volume(engine, volume_name(session_id, role))
@@ -269,7 +269,9 @@ class DockerProvider:
                 return
 
 
-async def _remove_container(engine: Engine, container_id: str) -> None:
+async def remove_container(engine: Engine, container_id: str) -> None:
+    """Remove a container, running or not, and wait until it is gone."""
+
     def remove(client: Client) -> None:
         # v: anonymous volumes that the image declares go too; named ones stay.
         client.remove_container(container_id, v=True, force=True)
