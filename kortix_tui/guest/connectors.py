@@ -77,14 +77,20 @@ class Call:
         report = self._asked({**self._wish, "wait": _hold(until)})
         while report["state"] in _OPEN and not self.left:
             if until is not None and time.monotonic() >= until:
-                return self.leave() or report
+                return self.leave()
             report = follow(str(self.id), _hold(until))
         return report
 
-    def leave(self) -> Optional[Dict[str, Any]]:
-        """Wait no longer: the host tells of the answer by a prompt. Gives what is known now."""
+    def leave(self) -> Dict[str, Any]:
+        """Wait no longer: the host tells of the answer by a prompt. Gives what is known now.
+
+        Raises:
+            Failed: The host cannot be asked.
+        """
         self.left = True
-        return None if self.id is None else follow(self.id, 0, leave=True)
+        if self.id is None:  # the first request is still open; by its key it is the same call
+            self._asked({**self._wish, "wait": 0})
+        return follow(str(self.id), 0, leave=True)
 
     def _asked(self, wish: Dict[str, Any]) -> Dict[str, Any]:
         report: Dict[str, Any] = ask("POST", "calls", wish)
