@@ -29,7 +29,18 @@ from kortix_tui.runtime.edits import EditResult
 from kortix_tui.runtime.inbox import InboxItem
 from kortix_tui.sandbox.provider import EngineInfo
 from kortix_tui.store.audit import Actor, AuditEvent, ChainReport
-from kortix_tui.store.models import Change, Egress, HostRow, Project, Prompt, Rescue, SecretRequest, SecretRow, Session
+from kortix_tui.store.models import (
+    CallRule,
+    Change,
+    Egress,
+    HostRow,
+    Project,
+    Prompt,
+    Rescue,
+    SecretRequest,
+    SecretRow,
+    Session,
+)
 
 HELP = Path(__file__).resolve().parents[2] / "kortix_tui" / "help"
 UNKNOWN = "?"
@@ -43,6 +54,8 @@ MODELS: dict[str, type[Any]] = {
         secret_views.HeldBy, secret_views.AgentReach, secret_views.SecretDetail, secret_views.SecretChange,
         SecretRequest, secret_views.SecretRequestView, secret_views.VaultStatus, secret_views.SlotView,
         secret_views.VaultCheck, secret_views.ImportReport, Egress, connector_views.EgressView,
+        connector_views.PolicyView, connector_views.RuleView, connector_views.ActionView, connector_views.ReplayResult,
+        connector_views.ReplayLine, CallRule, connector_views.CallRuleView,
     )
 }  # fmt: skip
 _PART = re.compile(r"(<!-- (table: (\w+)|keys) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
