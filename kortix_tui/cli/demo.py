@@ -1,4 +1,7 @@
-"""`kortix demo`: the whole way of a prompt to a merged change, on a sample project in a folder of its own."""
+"""`kortix demo`: the whole way of a prompt to a merged change, on a sample project in a folder of its own.
+
+The second sample shows the other half: an agent that acts outside, and stops until a person has decided.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,13 @@ STOP_S = 120.0
 def add_demo(parser: Parser) -> None:
     """Add the options."""
     parser.set_defaults(run=_demo)
-    parser.epilog = show_examples(("demo", "demo --no-console", "demo --no-console --merge", "demo --clean"))
+    parser.epilog = show_examples((
+        "demo", "demo northwind-support", "demo --no-console", "demo --no-console --merge", "demo --clean",
+    ))  # fmt: skip
+    parser.add_argument(
+        "sample", nargs="?", default=None, metavar="SAMPLE",
+        help="acme-api: an agent changes code (the default); northwind-support: an agent answers tickets, asking first",
+    )  # fmt: skip
     parser.add_argument("--no-console", action="store_true", help="print the steps and end with the diff")
     parser.add_argument("--merge", action="store_true", help="with --no-console: merge the change request too")
     parser.add_argument(
@@ -42,21 +51,25 @@ def add_demo(parser: Parser) -> None:
 
 def _demo(arguments: argparse.Namespace) -> int:
     from kortix_tui.cli.setup import ensure_ready
-    from kortix_tui.runtime.demo import make_demo
+    from kortix_tui.runtime.demo import REFACTORING, check_sample, make_demo
 
     if arguments.clean:
+        if arguments.sample:
+            raise UsageError("--clean takes no sample.", hint="It removes all demos, or that of --home DIR.")
         return _clean(arguments.home)
+    sample = arguments.sample or REFACTORING
+    check_sample(sample)
     if arguments.merge and not arguments.no_console:
         raise UsageError("--merge goes with --no-console: in the console you merge yourself.", hint="See --help.")
     console = not arguments.no_console
     if console and not at_terminal():
-        raise UsageError("The console needs a terminal.", hint="Without one: kortix demo --no-console")
+        raise UsageError("The console needs a terminal.", hint=f"Without one: kortix demo {sample} --no-console")
     steps = Steps()
     ready = ensure_ready(yes=arguments.yes)
     steps.done(
         f"Docker is ready ({ready.engine.isolation if ready.engine else 'unknown'}), the image is {ready.image}."
     )
-    demo = make_demo(arguments.home)
+    demo = make_demo(arguments.home, sample)
     steps.done(f"Made a home and a repository in {demo.folder}")
     # Everything from here on, the console and a background host included, is about the demo's home.
     os.environ["KORTIX_HOME"] = str(demo.home.path)
@@ -99,9 +112,12 @@ def _walk(demo: Demo, steps: Steps, *, merge: bool) -> int:
 
 def _watch(runtime: Runtime, demo: Demo, session: SessionView, steps: Steps, *, merge: bool) -> str | None:
     """Follow the turn to its end, then look at what it proposes."""
+    from kortix_tui.cli.demo_deciding import decide_on_the_way
     from kortix_tui.cli.waiting import wait_for_turn
 
     records, prompt = runtime.sessions.records(session.id), runtime.sessions.prompts(session.id)[0]
+    if demo.asks:
+        decide_on_the_way(runtime, session, records, lambda words: _command(demo, words))
     if wait_for_turn(runtime, prompt, records, TURN_S) != 0:
         raise Refused("The demo's turn failed.", hint=f"Its record: {_command(demo, 'sessions logs', session.id)}")
     steps.done("The agent worked in its sandbox and opened a change request.")
@@ -162,7 +178,7 @@ def _open_console(demo: Demo) -> int:
     with demo.open() as runtime:
         start_demo(runtime, demo)
     try:
-        return run_console(demo.home.path)
+        return run_console(demo.home.path, first="inbox" if demo.asks else "sessions")
     finally:
         # Afterwards, as the console covers what was said before it.
         note(f"Open it again: {_command(demo)}")

@@ -14,11 +14,12 @@ from kortix_tui.console.terminal import Terminal
 LOG_BYTES = 4 << 20
 
 
-def run(home: Path | None = None) -> int:
+def run(home: Path | None = None, *, first: str = "sessions") -> int:
     """Open the console on the operator's home, and hand over on the way out.
 
     Args:
         home: Another home than the located one.
+        first: The view that it opens on.
 
     Returns:
         The exit status.
@@ -31,12 +32,15 @@ def run(home: Path | None = None) -> int:
     from kortix_tui.runtime.background import start_background
     from kortix_tui.runtime.facade import Runtime
 
+    class Console(KortixApp):
+        DEFAULT_MODE = first
+
     with Runtime.open(via="console", kind="console", home=Home(home) if home is not None else None) as runtime:
         settings = runtime.context.settings
         terminal = Terminal.detect(os.environ, settings.mouse)
         _log_to(runtime.context.home.path / "console.log")
         bridge = Bridge(runtime)
-        app = KortixApp(
+        app = Console(
             bridge,
             terminal=terminal,
             keymap=settings.keymap,

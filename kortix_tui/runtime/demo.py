@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -65,6 +65,11 @@ class Demo:
         """Its checkout, which plays the operator's own."""
         return self.folder / self.sample
 
+    @property
+    def asks(self) -> bool:
+        """Whether its agent stops on the way until a person has decided."""
+        return self.sample == SUPPORT
+
     def open(self) -> Runtime:
         """A runtime on its home. The record says that it was the demo that acted."""
         return Runtime.open(via="demo", home=self.home)
@@ -106,14 +111,13 @@ def make_demo(folder: Path | None = None, sample: str = REFACTORING) -> Demo:
         (place / MARKER).write_text("Made by `kortix demo`; removed by `kortix demo --clean`.\n")
     except OSError as error:
         raise Refused(f"{place} cannot be made: {error.strerror}.", hint="Choose another with --home DIR.") from error
-    if sample != SUPPORT:
-        demo = Demo(place, sample)
+    demo = Demo(place, sample)
+    if not demo.asks:
         install_sample(sample, demo.repository)
         return demo
     desk, token = HelpDesk.make(place)
-    demo = Demo(place, sample, Secret(token.encode()))
     install_sample(sample, demo.repository, {SHIPPED_URL: desk.url})
-    return demo
+    return replace(demo, token=Secret(token.encode()))
 
 
 def start_demo(runtime: Runtime, demo: Demo) -> SessionView:
