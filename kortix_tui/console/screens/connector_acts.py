@@ -153,8 +153,12 @@ def _ask_accept(app: KortixApp, connector: ConnectorView, pending: PendingCatalo
                 app.say_failed,
             )
 
-    notes = [[Part(f" ! {visible_line(note)}", "warning")] for note in pending.notes]
-    lines = difference_lines(pending.difference) + notes
+    lines = [[Part(f" ! {visible_line(note)}", "warning")] for note in pending.notes]
+    if pending.auth is not None:
+        old, new = (visible_line(one) for one in pending.auth)
+        told = f" ! auth is {new} instead of {old}: accounts must be connected again"
+        lines.insert(0, [Part(told, "risk.high")])
+    lines = difference_lines(pending.difference) + lines
     app.push_screen(AcceptDialog(connector.slug, pending.actions, lines, clock=app.clock.monotonic), decided)
 
 
