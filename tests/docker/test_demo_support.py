@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +22,6 @@ from kortix_tui.runtime.connector_views import ApprovalView
 from kortix_tui.runtime.demo import SUPPORT, Demo, found_demos, make_demo, remove_demo, start_demo
 from kortix_tui.runtime.demo_desk import HelpDesk
 from kortix_tui.runtime.facade import Runtime
-from kortix_tui.store.database import Store
 
 pytestmark = pytest.mark.docker
 PHISHING, EXPIRES = "T-111", "T-112"
@@ -44,15 +45,13 @@ def sent(folder: Path) -> list[str]:
 
 def expire(folder: Path, ticket: str) -> None:
     """Let the time of the call about a ticket be over."""
-    store = Store(Home(folder / "home"))
-    with store.write() as tx:
-        changed = tx.execute(
+    with closing(sqlite3.connect(folder / "home/state.db", timeout=30)) as store, store:
+        changed = store.execute(
             "UPDATE calls SET expires_at = created_at WHERE state = 'pending' AND action = 'send_reply'"
             " AND json_extract(arguments, '$.ticket_id') = ?",
             (ticket,),
         )
         assert changed.rowcount == 1
-    store.close()
 
 
 @pytest.mark.timeout(300)
