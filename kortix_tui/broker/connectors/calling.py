@@ -14,7 +14,16 @@ from kortix_tui.base.errors import KortixError
 from kortix_tui.base.text import shorten, visible_line
 from kortix_tui.base.words import Risk, Verdict
 from kortix_tui.broker.connectors.arguments import build, check_arguments, read_arguments
-from kortix_tui.broker.connectors.model import Action, Catalogue, Decision, HttpCall, Materialised, McpCall, McpTool
+from kortix_tui.broker.connectors.model import (
+    Action,
+    Catalogue,
+    Decision,
+    HttpCall,
+    Materialised,
+    McpCall,
+    McpProgram,
+    McpTool,
+)
 from kortix_tui.broker.network.exchange import canonical
 from kortix_tui.broker.policy import PolicySet, Usage, decide, stricter
 from kortix_tui.manifest.connectors import Connector, McpConnector
@@ -154,7 +163,8 @@ def materialise(
     if isinstance(action.operation, McpTool) and isinstance(connector, McpConnector):
         call = McpCall(
             endpoint=connector.url or f"stdio:{connector.image}", transport=connector.transport,
-            tool=action.operation.tool, fingerprint=action.operation.fingerprint, arguments=text,
+            program=_program(connector, catalogue), tool=action.operation.tool,
+            fingerprint=action.operation.fingerprint, arguments=text,
         )  # fmt: skip
     else:
         if catalogue.base_url is None:
@@ -169,6 +179,17 @@ def materialise(
         document_hash=catalogue.document_hash, credential=credential, credential_place=credential_place,
         arguments=text, call=call,
     )  # fmt: skip
+
+
+def _program(connector: McpConnector, catalogue: Catalogue) -> McpProgram | None:
+    if connector.transport != "stdio":
+        return None
+    if catalogue.image is None or connector.command is None:
+        raise CallRefused(
+            "action_unavailable", f"The image of {connector.slug} is not known.",
+            hint=f"A person must have it read: kortix connectors sync {connector.slug}",
+        )  # fmt: skip
+    return McpProgram(image=catalogue.image, command=connector.command, hosts=connector.hosts)
 
 
 def judge(wanted: Wanted, action: str, risk: Risk, arguments: Mapping[str, Any] | None, usage: Usage) -> Decision:

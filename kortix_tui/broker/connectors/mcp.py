@@ -1,4 +1,4 @@
-"""Tool servers that speak the Model Context Protocol over HTTP: their tools become actions, and are called.
+"""Tool servers that speak the Model Context Protocol: their tools become actions, and are called.
 
 A server decides what its tools are at every moment. So a tool is pinned by a fingerprint when a person accepts it, and
 a call of one that has changed since is not sent. Connections stay open for a while: servers keep state in a session.
@@ -9,39 +9,31 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import json
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-import rfc8785
-
-from kortix_tui.base.errors import InvalidInput, KortixError
+from kortix_tui.base.errors import InvalidInput, Refused
 from kortix_tui.base.text import shorten, visible_line
-from kortix_tui.base.words import Risk
-from kortix_tui.broker.connectors.model import Action, Catalogue, Materialised, McpCall, McpTool, Reply
-from kortix_tui.broker.connectors.openapi.naming import Wanted, action_name, settle
-from kortix_tui.broker.network.client import TOTAL_S, Reach, open_client
-from kortix_tui.broker.network.exchange import LONGEST_ANSWER, MaybeSent, NotSent
+from kortix_tui.broker.connectors.mcp_session import IDLE_S, START_S, Session, http_session, words
+from kortix_tui.broker.connectors.mcp_tools import catalogue, fingerprint, refusal, reply
+from kortix_tui.broker.connectors.model import Catalogue, Materialised, McpCall, McpProgram, Reply
+from kortix_tui.broker.network.client import TOTAL_S, Reach
+from kortix_tui.broker.network.exchange import MaybeSent, NotSent
 
 if TYPE_CHECKING:
-    import httpx
-    from mcp import ClientSession
-    from mcp.types import CallToolResult, Tool
-
     from kortix_tui.broker.connectors.credentials import Attached
+    from kortix_tui.broker.connectors.mcp_programs import Programs
+    from kortix_tui.manifest.connectors import McpConnector
 
-START_S: Final = 30.0
-IDLE_S: Final = 300.0
-"""So long a server's session is kept without a call."""
+PROGRAM_START_S: Final = 120.0
+"""As `START_S`, for a program: our layer of its image may have to be made anew."""
 MOST_SESSIONS: Final = 32
-MOST_TOOLS: Final = 1000
-LONGEST_STREAM: Final = 64 << 20
-"""Bytes that one answer, or one stream of events, of a server may have."""
-_LONGEST_SCHEMA: Final = 256 << 10
-T = TypeVar("T")
+_CLOSED: Final = -32000
+_TIMED_OUT: Final = 408
+"""What the protocol's package reports as if the server had said it."""
 
 
 @dataclass
@@ -54,14 +46,16 @@ class _Wish:
 
 
 class ToolServers:
-    """Sessions with tool servers, one for each endpoint and credential. Implements the runtime's `Tools`.
+    """Sessions with tool servers, one for each connector, endpoint and credential. Implements the runtime's `Tools`.
 
     Args:
         reach: Where the operator lets connectors go.
+        programs: Runs servers over stdio; without it, they are refused.
     """
 
-    def __init__(self, reach: Reach) -> None:
+    def __init__(self, reach: Reach, programs: Programs | None = None) -> None:
         self._reach = reach
+        self._programs = programs
         self._held: dict[str, _Held] = {}
 
     async def close(self) -> None:
@@ -76,11 +70,33 @@ class ToolServers:
             NotSent: It cannot be reached, or does not speak the protocol.
             InvalidInput: Its tools cannot be used.
         """
-        async with _failing(endpoint), asyncio.timeout(TOTAL_S), _session(
+        hint = "Check its URL, its transport (http or sse) and the connection: kortix connectors test"
+        async with _failing(_host(endpoint), hint), asyncio.timeout(TOTAL_S), http_session(
             self._reach, endpoint, transport, attached
         ) as session:  # fmt: skip
             tools = await session.tools()
-        return catalogue(tools, endpoint=endpoint)
+        return catalogue(tools, title=_host(endpoint), endpoint=endpoint)
+
+    async def discover_program(self, project_id: str, connector: McpConnector, attached: Attached) -> Catalogue:
+        """What the tools of a server over stdio are; its image is fetched and made ready where it is not.
+
+        Raises:
+            Refused: No engine runs programs here.
+            NotFound: The image is nowhere to be had.
+            NotSent: The program does not start, or does not speak the protocol.
+            InvalidInput: Its tools cannot be used.
+            KortixError: The image cannot carry a program.
+        """
+        programs, name = self._able(), connector.image or ""
+        image = await programs.pin(name)
+        program = McpProgram(image=image, command=connector.command or (), hosts=connector.hosts)
+        shown = visible_line(name)
+        hint = "Check its command, its image and the connection."
+        async with _failing(shown, hint), asyncio.timeout(TOTAL_S), programs.session(
+            program, project_id, connector.slug, attached
+        ) as session:  # fmt: skip
+            tools = await session.tools()
+        return catalogue(tools, title=shown, endpoint=f"stdio:{name}@{image}", image=image)
 
     async def call(self, request: Materialised, call: McpCall, attached: Attached) -> Reply:
         """Call a tool.
@@ -89,24 +105,63 @@ class ToolServers:
             NotSent: Certainly without effect.
             MaybeSent: It may have run.
         """
-        if call.transport == "stdio":
-            raise NotSent("Tool servers over stdio are not served yet.", reason="invalid")
         key = _key(request, call, attached)
-        held = self._held.get(key)
-        if held is None or held.ended:
-            if len(self._held) >= MOST_SESSIONS:
-                await self._held.pop(next(iter(self._held))).close()
-            held = self._held[key] = _Held(lambda: _session(self._reach, call.endpoint, call.transport, attached))
+        if self._open_one(key) is None:
+            await self._make_room()
+        held = self._open_one(key)
+        if held is None:
+            held = self._held[key] = self._open(request, call, attached)
         return await held.call(call)
+
+    def _open_one(self, key: str) -> _Held | None:
+        held = self._held.get(key)
+        return None if held is None or held.ended else held
+
+    def _open(self, request: Materialised, call: McpCall, attached: Attached) -> _Held:
+        if call.transport != "stdio":
+            return _Held(lambda: http_session(self._reach, call.endpoint, call.transport, attached), START_S)
+        program = call.program
+        if program is None or self._programs is None:
+            raise NotSent(_NO_PROGRAMS, reason="invalid")
+        programs, project_id, connector = self._programs, request.project_id, request.connector
+        return _Held(lambda: programs.session(program, project_id, connector, attached), PROGRAM_START_S)
+
+    def _able(self) -> Programs:
+        if self._programs is None:
+            raise Refused(_NO_PROGRAMS, hint="Set sandbox.provider: docker.")
+        return self._programs
+
+    async def _make_room(self) -> None:
+        """End the session that has been open longest, of those that nobody waits for."""
+        for ended in [other for other, held in self._held.items() if held.ended]:
+            del self._held[ended]
+        if len(self._held) < MOST_SESSIONS:
+            return
+        idle = next((other for other, held in self._held.items() if not held.waiting), None)
+        if idle is None:
+            raise NotSent(
+                f"{MOST_SESSIONS} tool servers are in use.", reason="unreachable", hint="Try again in a moment."
+            )
+        await self._held.pop(idle).close()
+
+
+_NO_PROGRAMS: Final = "Tool servers over stdio need Docker on this machine."
 
 
 class _Held:
-    """One session, in a task of its own, as its context must be left by the task that entered it."""
+    """One session, in a task of its own, as its context must be left by the task that entered it.
 
-    def __init__(self, opened: Callable[[], AbstractAsyncContextManager[_Session]]) -> None:
+    Args:
+        opened: Opens it.
+        start_s: How long that may take.
+    """
+
+    def __init__(self, opened: Callable[[], AbstractAsyncContextManager[Session]], start_s: float) -> None:
         self._opened = opened
+        self._start_s = start_s
         self._wishes: asyncio.Queue[_Wish] = asyncio.Queue()
         self._task = asyncio.create_task(self._serve(), name="tool server")
+        self.waiting = 0
 
     @property
     def ended(self) -> bool:
@@ -120,14 +175,17 @@ class _Held:
         """Have the session's task call a tool."""
         wish = _Wish(call)
         self._wishes.put_nowait(wish)
+        self.waiting += 1
         try:
-            async with asyncio.timeout(TOTAL_S + START_S):
+            async with asyncio.timeout(TOTAL_S + self._start_s):
                 either: set[asyncio.Future[Any]] = {wish.answer, self._task}
                 await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
                 if wish.answer.done():
                     return wish.answer.result()
         except TimeoutError:
             await self.close()
+        finally:
+            self.waiting -= 1
         why = _why(self._task)
         if wish.begun:
             raise MaybeSent(f"{_host(call.endpoint)} gave no answer: {why}. The call may have run.", reason="broken")
@@ -135,7 +193,7 @@ class _Held:
 
     async def _serve(self) -> None:
         async with AsyncExitStack() as stack:
-            async with asyncio.timeout(START_S):
+            async with asyncio.timeout(self._start_s):
                 session = await stack.enter_async_context(self._opened())
                 pinned = {tool.name: fingerprint(tool) for tool in await session.tools()}
             while True:
@@ -150,9 +208,20 @@ class _Held:
                     wish.answer.set_exception(_changed(wish.call))
                     continue
                 wish.begun = True
-                result = await session.call(wish.call.tool, json.loads(wish.call.arguments))
+                answer = await _answer(session, wish.call)
                 if not wish.answer.done():
-                    wish.answer.set_result(_reply(result))
+                    wish.answer.set_result(answer)
+
+
+async def _answer(session: Session, call: McpCall) -> Reply:
+    from mcp import McpError
+
+    try:
+        return reply(await session.call(call.tool, json.loads(call.arguments)))
+    except McpError as error:
+        if error.error.code in (_CLOSED, _TIMED_OUT):
+            raise
+        return refusal(error.error)
 
 
 def _changed(call: McpCall) -> NotSent:
@@ -167,32 +236,11 @@ def _why(task: asyncio.Task[None]) -> str:
     if not task.done() or task.cancelled():
         return "it took too long"
     error: BaseException | None = task.exception()
-    return "it closed the connection" if error is None else _words(error)
-
-
-def _words(error: BaseException) -> str:
-    import httpx
-    from mcp import McpError
-
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    match error:
-        case KortixError():
-            return error.message.rstrip(".")
-        case httpx.HTTPStatusError():
-            return f"it answered with status {error.response.status_code}"
-        case McpError():
-            return f"it says {visible_line(shorten(error.error.message, 200))!r}"
-        case TimeoutError() | httpx.TimeoutException():
-            return "it did not answer in time"
-        case httpx.HTTPError() | OSError():
-            return "the connection broke, or could not be made"
-        case _:
-            return f"it does not speak the protocol ({type(error).__name__})"
+    return "it closed the connection" if error is None else words(error)
 
 
 @asynccontextmanager
-async def _failing(endpoint: str) -> AsyncIterator[None]:
+async def _failing(shown: str, hint: str) -> AsyncIterator[None]:
     try:
         yield
     except InvalidInput:
@@ -204,218 +252,18 @@ async def _failing(endpoint: str) -> AsyncIterator[None]:
         if isinstance(found, InvalidInput):
             raise found from None
         raise NotSent(
-            f"The tool server {_host(endpoint)} could not be asked: {_words(error)}.", reason="unreachable",
-            hint="Check its URL, its transport (http or sse) and the connection: kortix connectors test",
-        ) from None  # fmt: skip
-
-
-class _Session:
-    """An initialised session. The package leaves a request waiting when its connection breaks; this does not."""
-
-    def __init__(self, client: ClientSession, broken: asyncio.Event) -> None:
-        self._client = client
-        self._broken = broken
-
-    async def call(self, tool: str, arguments: dict[str, Any]) -> CallToolResult:
-        """Call a tool.
-
-        Raises:
-            ConnectionError: The connection broke.
-        """
-        return await self.unbroken(self._client.call_tool(tool, arguments))
-
-    async def tools(self) -> list[Tool]:
-        """All tools, page by page.
-
-        Raises:
-            InvalidInput: There are too many.
-            ConnectionError: The connection broke.
-        """
-        found: list[Tool] = []
-        cursor: str | None = None
-        while True:
-            page = await self.unbroken(self._client.list_tools(cursor))
-            found += page.tools
-            cursor = page.nextCursor
-            if len(found) > MOST_TOOLS or (cursor is not None and not page.tools):
-                raise InvalidInput(f"The tool server lists more than {MOST_TOOLS} tools, or a list without end.")
-            if cursor is None:
-                return found
-
-    async def unbroken(self, work: Coroutine[Any, Any, T]) -> T:
-        """Wait for the package, or for the connection to break.
-
-        Raises:
-            ConnectionError: It broke.
-        """
-        task, broken = asyncio.create_task(work), asyncio.create_task(self._broken.wait())
-        try:
-            await asyncio.wait({task, broken}, return_when=asyncio.FIRST_COMPLETED)
-            if task.done():
-                return task.result()
-            raise ConnectionError("the connection broke")
-        finally:
-            task.cancel()
-            broken.cancel()
-            await asyncio.gather(task, broken, return_exceptions=True)
-
-
-@asynccontextmanager
-async def _session(reach: Reach, endpoint: str, transport: str, attached: Attached) -> AsyncIterator[_Session]:
-    """A session whose requests all carry the credential and go to the endpoint's server only."""
-    from mcp import ClientSession
-    from mcp.client.sse import sse_client
-    from mcp.client.streamable_http import streamable_http_client
-
-    parts = urlsplit(endpoint)
-    pinned = frozenset({(parts.scheme, parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))})
-    broken = asyncio.Event()
-    async with AsyncExitStack() as stack:
-
-        def client(headers: Any = None, timeout: Any = None, auth: Any = None) -> httpx.AsyncClient:
-            """The one client, in the shape that the package asks for; its own settings of it do not count."""
-            made = open_client(reach, pinned=pinned)
-            made.headers.update({**(headers or {}), **attached.headers})
-            made.params = made.params.merge(dict(attached.query))
-            if attached.cookies:
-                made.headers["cookie"] = "; ".join(f"{name}={value}" for name, value in attached.cookies.items())
-            _watch(made, broken, listening=transport == "sse")
-            return made
-
-        if transport == "sse":
-            read, write = await stack.enter_async_context(sse_client(endpoint, httpx_client_factory=client))
-        else:
-            http = await stack.enter_async_context(client())
-            read, write, _ = await stack.enter_async_context(streamable_http_client(endpoint, http_client=http))
-        session = await stack.enter_async_context(
-            ClientSession(read, write, read_timeout_seconds=timedelta(seconds=TOTAL_S))
-        )
-        held = _Session(session, broken)
-        await held.unbroken(session.initialize())
-        yield held
-
-
-def _watch(client: httpx.AsyncClient, broken: asyncio.Event, *, listening: bool) -> None:
-    """Have a client tell when a connection breaks, and break off an answer that does not end.
-
-    Args:
-        listening: Whether the server's answers come over the stream that a GET opens.
-    """
-    import httpx
-
-    class Watched(httpx.AsyncByteStream):
-        def __init__(self, stream: httpx.AsyncByteStream, counts: bool) -> None:
-            self._stream = stream
-            self._counts = counts
-
-        async def __aiter__(self) -> AsyncIterator[bytes]:
-            left = LONGEST_STREAM
-            try:
-                async for piece in self._stream:
-                    left -= len(piece)
-                    if left < 0:
-                        raise httpx.ReadError("the answer is too long")
-                    yield piece
-            except Exception:
-                if self._counts:
-                    broken.set()
-                raise
-
-        async def aclose(self) -> None:
-            await self._stream.aclose()
-
-    original = client.send
-
-    async def send(request: httpx.Request, **options: Any) -> httpx.Response:
-        counts = listening or request.method != "GET"
-        if request.method == "GET":  # a stream on which nothing may come for long
-            request.extensions["timeout"]["read"] = IDLE_S + START_S
-        try:
-            response = await original(request, **options)
-        except Exception:
-            if counts:
-                broken.set()
-            raise
-        if isinstance(response.stream, httpx.AsyncByteStream):
-            response.stream = Watched(response.stream, counts)
-        return response
-
-    client.send = send  # type: ignore[method-assign]
-
-
-def catalogue(tools: list[Tool], *, endpoint: str) -> Catalogue:
-    """Tools as actions.
-
-    Raises:
-        InvalidInput: Two tools have one name.
-    """
-    notes = list[str]()
-    tools = sorted(tools, key=lambda tool: tool.name)
-    prints = [fingerprint(tool) for tool in tools]
-    names = settle([Wanted(action_name(tool.name), tool.name) for tool in tools])
-    actions = []
-    for name, tool, pin in zip(names, tools, prints, strict=True):
-        schema = dict(tool.inputSchema)
-        unavailable = None
-        if schema.get("type", "object") != "object" or len(json.dumps(schema)) > _LONGEST_SCHEMA:
-            unavailable = "its input schema is no object, or is too large"
-            schema = {"type": "object"}
-            notes.append(f"{name} cannot be called: {unavailable}.")
-        actions.append(
-            Action(
-                name=name, title=shorten(visible_line(tool.title or tool.name), 200),
-                description=shorten(tool.description or "", 4000), risk=_risk(tool), input_schema=schema,
-                operation=McpTool(tool=tool.name, fingerprint=pin), unavailable=unavailable,
-            )
-        )  # fmt: skip
-    document = hashlib.sha256("\n".join(prints).encode()).hexdigest()
-    return Catalogue(
-        title=_host(endpoint), document_hash=document, base_url=endpoint, actions=tuple(actions), notes=tuple(notes)
-    )
-
-
-def fingerprint(tool: Tool) -> str:
-    """SHA-256 over all that says what a tool is: name, description, input schema, hints."""
-    whole = {
-        "name": tool.name, "description": tool.description, "inputSchema": tool.inputSchema,
-        "annotations": tool.annotations.model_dump(mode="json") if tool.annotations else None,
-    }  # fmt: skip
-    try:
-        data = rfc8785.dumps(whole)
-    except rfc8785.CanonicalizationError:  # whole numbers above 2^53
-        data = json.dumps(whole, sort_keys=True).encode()
-    return hashlib.sha256(data).hexdigest()
-
-
-def _risk(tool: Tool) -> Risk:
-    """As the server hints; a server that lies is one that a person has connected. Without hints a tool may write."""
-    hints = tool.annotations
-    if hints is not None and hints.readOnlyHint:
-        return Risk.READ
-    if hints is not None and hints.destructiveHint:
-        return Risk.DESTRUCTIVE
-    return Risk.WRITE
-
-
-def _reply(result: CallToolResult) -> Reply:
-    """A tool's result as an answer: the text where it is nothing else, otherwise JSON."""
-    from mcp.types import TextContent
-
-    texts = [part.text for part in result.content if isinstance(part, TextContent)]
-    if len(texts) == len(result.content) and result.structuredContent is None:
-        kind, body = "text/plain; charset=utf-8", "\n".join(texts).encode("utf-8", "replace")
-    else:
-        kind, body = "application/json", result.model_dump_json(exclude_none=True, by_alias=True).encode()
-    return Reply(
-        status=500 if result.isError else 200, headers=(("content-type", kind),), body=body[:LONGEST_ANSWER],
-        truncated=len(body) > LONGEST_ANSWER, size=len(body),
-    )  # fmt: skip
+            f"The tool server {shown} could not be asked: {words(error)}.", reason="unreachable", hint=hint
+        ) from None
 
 
 def _key(request: Materialised, call: McpCall, attached: Attached) -> str:
     """Which session a call belongs to. The credential counts: a renewed token is another session."""
-    credential = sorted([*attached.headers.items(), *attached.query.items(), *attached.cookies.items()])
-    whole = [request.project_id, request.connector, call.endpoint, call.transport, credential]
+    parts = (attached.headers, attached.query, attached.cookies, attached.environment)
+    program = call.program.model_dump(mode="json") if call.program is not None else None
+    whole = [
+        request.project_id, request.connector, call.endpoint, call.transport, program, request.credential,
+        [sorted(part.items()) for part in parts],
+    ]  # fmt: skip
     return hashlib.sha256(json.dumps(whole).encode()).hexdigest()
 
 

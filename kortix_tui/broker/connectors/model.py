@@ -119,6 +119,7 @@ class Catalogue(_Model):
     Attributes:
         document_hash: SHA-256 of what it was read from.
         base_url: Where HTTP actions go; scheme, host and port are pinned by it. GraphQL and MCP: the endpoint.
+        image: Of a tool server over stdio: the id of the image with its program, as a person accepted it.
         notes: What a person should know: ignored servers, cut cycles, operations that cannot be called.
     """
 
@@ -126,6 +127,7 @@ class Catalogue(_Model):
     version: str = ""
     document_hash: str
     base_url: str | None
+    image: str | None = None
     actions: tuple[Action, ...]
     auth: tuple[AuthHint, ...] = ()
     notes: tuple[str, ...] = ()
@@ -155,12 +157,26 @@ class HttpCall(_Model):
     body: bytes | None = None
 
 
+class McpProgram(_Model):
+    """The program of a tool server over stdio.
+
+    Attributes:
+        image: The id of the image that it runs in.
+        hosts: The only ones that it may reach.
+    """
+
+    image: str
+    command: tuple[str, ...]
+    hosts: tuple[str, ...] = ()
+
+
 class McpCall(_Model):
-    """One call of a tool server."""
+    """One call of a tool server; over stdio, `program` is what runs."""
 
     kind: Literal["mcp"] = "mcp"
     endpoint: str
     transport: Literal["http", "sse", "stdio"] = "http"
+    program: McpProgram | None = None
     tool: str
     fingerprint: str
     arguments: str = Field(description="Canonical JSON (RFC 8785).")
