@@ -114,6 +114,11 @@ class Home:
         """One folder a session."""
         return self.path / "sessions"
 
+    @property
+    def tools(self) -> Path:
+        """The doors of tool servers that run, one folder each."""
+        return self.path / "tools"
+
     def mirror(self, project_id: str) -> Path:
         """The project's bare mirror."""
         return self.repositories / f"{project_id}.git"

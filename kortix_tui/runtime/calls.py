@@ -31,6 +31,7 @@ from kortix_tui.runtime.sending import Sending
 from kortix_tui.store.models import Call
 
 if TYPE_CHECKING:
+    from kortix_tui.broker.connectors.mcp_programs import Programs
     from kortix_tui.runtime.catalogues import Catalogues
     from kortix_tui.runtime.context import Context
     from kortix_tui.runtime.custody import Custody
@@ -54,6 +55,7 @@ class Calls:
         catalogues: Knows what connectors can do.
         custody: Has the vault.
         credentials: Knows what a connection adds to a request.
+        programs: Runs tool servers over stdio; without it, they are refused.
     """
 
     def __init__(
@@ -64,12 +66,13 @@ class Calls:
         catalogues: Catalogues,
         custody: Custody,
         credentials: Callable[[], HostCredentials],
+        programs: Programs | None = None,
     ) -> None:
         settings = context.settings
         self.making = CallMaking(ledger, preparing, Governing(ledger, preparing), catalogues)
         self._ledger = ledger
         self._outputs = Outputs(context.home)
-        self._sending = Sending(settings.connectors)
+        self._sending = Sending(settings.connectors, programs)
         self._carrying = Carrying(
             ledger, self.making, custody, credentials, self._sending, self._outputs,
             expire=timedelta(hours=settings.approvals.expire_hours), waits=self._waits,

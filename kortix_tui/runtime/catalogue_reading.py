@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from kortix_tui.base.errors import NotFound, Refused
@@ -23,6 +24,8 @@ from kortix_tui.manifest.connectors import (
 if TYPE_CHECKING:
     from kortix_tui.base.settings import ConnectorSettings
     from kortix_tui.broker.connectors.credentials import Attached
+    from kortix_tui.broker.connectors.mcp import ToolServers
+    from kortix_tui.broker.connectors.mcp_programs import Programs
     from kortix_tui.broker.connectors.model import Catalogue
     from kortix_tui.repository.mirror import Mirror
 
@@ -43,15 +46,24 @@ def asks_server(connector: Connector) -> bool:
 
 
 class CatalogueReader:
-    """Reads catalogues with the operator's settings for connectors."""
+    """Reads catalogues with the operator's settings for connectors.
 
-    def __init__(self, settings: ConnectorSettings) -> None:
+    Args:
+        settings: Which private networks and certificates the operator allows.
+        programs: Runs tool servers over stdio; without it, they are refused.
+    """
+
+    def __init__(self, settings: ConnectorSettings, programs: Programs | None = None) -> None:
+        self._programs = programs
         self._reach = Reach(allow_private=settings.allow_private, ca_certificates=settings.ca_certificates)
 
-    async def read(self, connector: Connector, mirror: Mirror, commit: str, attached: Attached) -> Catalogue:
+    async def read(
+        self, project_id: str, connector: Connector, mirror: Mirror, commit: str, attached: Attached
+    ) -> Catalogue:
         """What a connector can do.
 
         Args:
+            project_id: Whose connector.
             connector: As the manifest defines it.
             mirror: For documents in the repository.
             commit: Where they are read.
@@ -83,7 +95,10 @@ class CatalogueReader:
             case McpConnector():
                 from kortix_tui.broker.connectors.mcp import ToolServers
 
-                return await ToolServers(self._reach).discover(connector.url or "", connector.transport, attached)
+                servers = ToolServers(self._reach, self._programs)
+                if connector.transport == "stdio":
+                    return await servers.discover_program(project_id, connector, attached)
+                return await servers.discover(connector.url or "", connector.transport, attached)
             case _:
                 raise Refused(f"Provider {connector.provider} is not served here.")
 

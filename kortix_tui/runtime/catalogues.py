@@ -30,6 +30,7 @@ from kortix_tui.store.audit import SYSTEM, Actor
 from kortix_tui.store.database import Transaction
 
 if TYPE_CHECKING:
+    from kortix_tui.broker.connectors.mcp_programs import Programs
     from kortix_tui.manifest.connectors import Connector
     from kortix_tui.repository.mirror import Mirror
     from kortix_tui.runtime.context import Context
@@ -68,16 +69,22 @@ class Catalogues:
         ledger: Where they are written, fenced by the term's epoch.
         preparing: Has the mirrors and manifests.
         credentials: For servers that tell what they can do only to those who are signed in; made when it is needed.
+        programs: Runs tool servers over stdio; without it, they are refused.
     """
 
     def __init__(
-        self, context: Context, ledger: Ledger, preparing: Preparing, credentials: Callable[[], HostCredentials]
+        self,
+        context: Context,
+        ledger: Ledger,
+        preparing: Preparing,
+        credentials: Callable[[], HostCredentials],
+        programs: Programs | None = None,
     ) -> None:
         self._context = context
         self._ledger = ledger
         self._preparing = preparing
         self._credentials = credentials
-        self._reader = CatalogueReader(context.settings.connectors)
+        self._reader = CatalogueReader(context.settings.connectors, programs)
         self._reading = defaultdict[tuple[str, str], asyncio.Lock](asyncio.Lock)
         self._looked_at: dict[tuple[str, str, str], str] = {}
         """The commit at which what the repository says was compared last: git is not asked at each call."""
@@ -145,7 +152,7 @@ class Catalogues:
             )
         check_auth(connector.auth)
         attached = await self._attached(place) if asks_server(connector) else Attached()
-        return await self._reader.read(connector, mirror, commit, attached)
+        return await self._reader.read(place.project_id, connector, mirror, commit, attached)
 
     async def _attached(self, place: _Place) -> Attached:
         """The credential with which a server is asked what it can do; nothing where it needs none."""
@@ -171,7 +178,8 @@ class Catalogues:
         changes = difference(compared, catalogue) if compared is not None and compared != catalogue else None
         in_force = same or compared is None or not is_remote(place.connector)
         if not in_force and compared is not None:  # titles and notes may change; what is called, where and how may not
-            in_force = changes == CatalogueDifference() and compared.auth == catalogue.auth
+            same_way = (compared.auth, compared.image) == (catalogue.auth, catalogue.image)
+            in_force = same_way and changes == CatalogueDifference()
         state = "accepted" if in_force else "pending"
         body = await asyncio.to_thread(pack, catalogue)
 

@@ -19,7 +19,7 @@ from kortix_tui.runtime.custody import Custody
 from kortix_tui.runtime.ledger import Ledger
 from kortix_tui.runtime.places import Places
 from kortix_tui.runtime.preparing import Preparing, manifest_faults
-from kortix_tui.runtime.providers import open_images, open_provider
+from kortix_tui.runtime.providers import open_images, open_programs, open_provider
 from kortix_tui.runtime.recovery import Recovery
 from kortix_tui.runtime.requests import Requests
 from kortix_tui.runtime.runner import Runner
@@ -114,10 +114,16 @@ class Leading:
         self._faults: dict[str, int] = {}
         merging = Merging(context.store, self._ledger, manifest_faults)
         self._custody = Custody(context, self._ledger, self._wake)
-        self._catalogues = Catalogues(context, self._ledger, self._preparing, lambda: self._credentials)
-        self._brokered = BrokeredCalls(
-            context, self._ledger, self._preparing, self._catalogues, self._custody, lambda: self._credentials
+        self._programs = open_programs(
+            self._provider, images, context, self._ledger, lambda text: self._custody.redactor.text(text)
         )
+        self._catalogues = Catalogues(
+            context, self._ledger, self._preparing, lambda: self._credentials, self._programs
+        )  # fmt: skip
+        self._brokered = BrokeredCalls(
+            context, self._ledger, self._preparing, self._catalogues, self._custody, lambda: self._credentials,
+            self._programs,
+        )  # fmt: skip
         self._requests = Requests(
             context, self._ledger, self._preparing, merging, self._custody, self._catalogues, self._brokered
         )  # fmt: skip
@@ -249,6 +255,8 @@ class Leading:
         while True:
             try:
                 await self._recovery.sandboxes(self._runners)
+                if self._programs is not None:
+                    await self._recovery.tool_servers(self._programs)
                 await self._recovery.merges()
             except Fenced:
                 raise

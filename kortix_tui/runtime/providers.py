@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from importlib.metadata import entry_points
 
 from kortix_tui.base.errors import InvalidInput, Refused
 from kortix_tui.base.settings import Settings
+from kortix_tui.broker.connectors.mcp_programs import Programs
+from kortix_tui.runtime.context import Context
+from kortix_tui.runtime.ledger import Ledger
+from kortix_tui.runtime.tool_egress import ToolEgress
 from kortix_tui.sandbox.docker.provider import DockerProvider
+from kortix_tui.sandbox.docker.tool_server import DockerToolServers
 from kortix_tui.sandbox.images import Images
 from kortix_tui.sandbox.provider import ENTRY_POINT_GROUP, Provider
 
@@ -44,3 +50,28 @@ def open_images(provider: Provider, settings: Settings) -> Images:
     if not isinstance(provider, DockerProvider):
         raise Refused("This sandbox provider builds no images.", hint="Set sandbox.provider: docker.")
     return Images.configured(provider.engine, settings)
+
+
+def open_programs(
+    provider: Provider, images: Images, context: Context, ledger: Ledger, told: Callable[[str], str]
+) -> Programs | None:
+    """Who runs the programs of tool servers; nobody where sandboxes are made otherwise than by Docker.
+
+    Args:
+        provider: Of sandboxes; its engine is used.
+        images: Puts our layer on an image.
+        context: The host's.
+        ledger: Where a program's attempts to reach the network are written.
+        told: Makes a program's words storable.
+    """
+    if not isinstance(provider, DockerProvider):
+        return None
+    settings, store = context.settings, context.store
+
+    def egress(project_id: str, connector: str, hosts: tuple[str, ...]) -> ToolEgress:
+        return ToolEgress(project_id, connector, hosts, settings, ledger, told)
+
+    return Programs(
+        DockerToolServers(provider.engine, images), store.install_id, context.home.tools, egress,
+        runtime=settings.docker.runtime,
+    )  # fmt: skip

@@ -12,6 +12,7 @@ from typing import Final
 from kortix_tui.base.clock import to_text
 from kortix_tui.base.errors import KortixError
 from kortix_tui.base.words import Outcome
+from kortix_tui.broker.connectors.mcp_programs import Programs
 from kortix_tui.review.merging import Merging
 from kortix_tui.runtime.adding import sweep_mirrors
 from kortix_tui.runtime.context import Context
@@ -86,6 +87,16 @@ class Recovery:
             elif state.running and self._settled(session):
                 await self._provider.stop(session.id)
                 await self._record("sandbox.orphan.stop", session.id, session)
+
+    async def tool_servers(self, programs: Programs) -> None:
+        """End tool servers of this home that an earlier host left."""
+        for server_id in await programs.reap():
+            await self._ledger.write(
+                partial(
+                    Transaction.audit, event="tool_server.orphan.remove", scope=f"container kortix-{server_id}",
+                    actor=SYSTEM, outcome=Outcome.SUCCESS,
+                )
+            )  # fmt: skip
 
     def _settled(self, session: Session) -> bool:
         quiet = to_text(session.updated_at) < to_text(self._context.clock.now() - ORPHAN_AFTER)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from kortix_tui.base.settings import ConnectorSettings
     from kortix_tui.broker.connectors.mcp import ToolServers
+    from kortix_tui.broker.connectors.mcp_programs import Programs
 
 MOST_CLIENTS: Final = 64
 SHORTEST: Final = 4
@@ -55,9 +56,11 @@ class Sending:
 
     Args:
         settings: Which private networks and certificates the operator allows.
+        programs: Runs tool servers over stdio; without it, they are refused.
     """
 
-    def __init__(self, settings: ConnectorSettings) -> None:
+    def __init__(self, settings: ConnectorSettings, programs: Programs | None = None) -> None:
+        self._programs = programs
         self._reach = Reach(allow_private=settings.allow_private, ca_certificates=settings.ca_certificates)
         self._clients: dict[_Place, httpx.AsyncClient] = {}
 
@@ -73,7 +76,7 @@ class Sending:
     def _tools(self) -> ToolServers:
         from kortix_tui.broker.connectors.mcp import ToolServers
 
-        return ToolServers(self._reach)
+        return ToolServers(self._reach, self._programs)
 
     async def send(self, request: Materialised, attached: Attached, redactor: Redactor) -> Sent:
         """Send a request as it is stored; never raises for what becomes of it.
