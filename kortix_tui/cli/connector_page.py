@@ -137,6 +137,9 @@ def say_waiting(waiting: PendingCatalogue) -> None:
     if waiting.auth is not None:
         old, new = (visible_line(one) for one in waiting.auth)
         say(f"  {paint('!', RED)} auth is {new} now; before: {old}. Accounts must be connected again.")
+    if waiting.image is not None:
+        old, new = (visible_line(one) for one in waiting.image)
+        say(f"  {paint('!', RED)} its program comes from image {new} now; before: {old}")
     say_difference(waiting.difference)
     say_notes(waiting.notes)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from kortix_tui.base.errors import NotFound, Refused
@@ -24,7 +23,6 @@ from kortix_tui.manifest.connectors import (
 if TYPE_CHECKING:
     from kortix_tui.base.settings import ConnectorSettings
     from kortix_tui.broker.connectors.credentials import Attached
-    from kortix_tui.broker.connectors.mcp import ToolServers
     from kortix_tui.broker.connectors.mcp_programs import Programs
     from kortix_tui.broker.connectors.model import Catalogue
     from kortix_tui.repository.mirror import Mirror

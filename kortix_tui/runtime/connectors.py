@@ -57,6 +57,7 @@ class PendingCatalogue(View):
     notes: tuple[str, ...]
     difference: CatalogueDifference
     auth: tuple[str, str] | None = Field(description="What it was and what it would be, where that changes.")
+    image: tuple[str, str] | None = Field(description="Likewise the image of a tool server's program.")
     created_by: str
     created_at: datetime
 
@@ -157,6 +158,7 @@ class Connectors:
             connector=slug, catalogue_id=row[0], title=new.title, base_url=new.base_url, actions=len(new.actions),
             notes=new.notes, difference=difference(old or empty, new), created_by=row[2], created_at=row[3],
             auth=None if old is None or old.auth == new.auth else (_way(connector, old), _way(connector, new)),
+            image=None if old is None or old.image == new.image else (old.image or "", new.image or ""),
         )  # fmt: skip
 
     # Acting
