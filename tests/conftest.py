@@ -18,8 +18,10 @@ from kortix_tui.base.paths import Home
 
 _BEFORE = pytest.StashKey[set[str]]()
 
-# A developer's own settings and agents must not change what tests see.
-for _name in [name for name in os.environ if name.startswith(("KORTIX_", "CLAUDE", "CODEX_", "GEMINI_CLI"))]:
+# A developer's own settings and agents must not change what tests see, nor the size that readline, once it is loaded
+# by the controller of a parallel run, claims for the terminals of all its children.
+_FOREIGN = ("KORTIX_", "CLAUDE", "CODEX_", "GEMINI_CLI", "COLUMNS", "LINES")
+for _name in [name for name in os.environ if name.startswith(_FOREIGN)]:
     del os.environ[_name]
 
 
