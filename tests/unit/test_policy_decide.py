@@ -166,7 +166,7 @@ def test_a_condition_holds_or_does_not_whatever_the_rule_does(
         (Condition.model_construct(match="x"), {"to": "x"}),
         (Condition.model_construct(), {"to": "x"}),
         (Condition.model_construct(max_calls=100), {}),
-        (Condition.model_construct(max_calls=100, per="week"), {}),
+        (Condition.model_construct(**{"max_calls": 100, "per": "week"}), {}),
         (Condition.model_construct(max_sum=100.0, per="day"), {"amount": 1}),
         (Condition(arg="amount", max_sum=100, per="day"), {"amount": "1"}),
         (Condition(arg="amount", max_sum=100, per="day"), {"amount": True}),
@@ -179,7 +179,7 @@ def test_a_condition_holds_or_does_not_whatever_the_rule_does(
 )
 def test_what_cannot_be_told_restricts_and_never_allows(condition: Condition, arguments: dict[str, Any] | None) -> None:
     def made(action: str) -> PolicyRule:
-        return PolicyRule.model_construct(match="*", action=action, conditions=(condition,))
+        return rule("*", action).model_copy(update={"conditions": (condition,)})
 
     assert verdict(made(RUN), rule("*", ASK), arguments=arguments) == ASK
     assert verdict(made(RUN), sensitive=True, arguments=arguments) == ASK
@@ -351,7 +351,7 @@ def test_knowing_less_of_the_arguments_never_allows_more(policy: PolicySet, name
 def test_a_rule_with_a_malformed_condition_never_makes_a_policy_more_permissive(
     policy: PolicySet, condition: Condition, match: str, action: str, at: int, name: str, arguments: Any
 ) -> None:
-    broken = PolicyRule.model_construct(match=match, action=action, conditions=(condition,))
+    broken = rule(match, action).model_copy(update={"conditions": (condition,)})
     for key in ("project", "connector"):
         rules = getattr(policy, key)
         more = policy.model_copy(update={key: (*rules[:at], broken, *rules[at:])})

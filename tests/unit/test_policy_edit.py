@@ -88,7 +88,8 @@ NEW = '{match: "send", action: block}'
 def test_a_rule_is_written_in_the_style_of_what_stands_there(before: str, after: str) -> None:
     assert with_rule(before) == after
     assert with_rule(after) == after  # says so already
-    (entry,) = [one for one in load((HEAD + after).encode(), file="").data["connectors"] if one["slug"] == "m"]
+    data: Any = load((HEAD + after).encode(), file="").data
+    (entry,) = [one for one in data["connectors"] if one["slug"] == "m"]
     rules = [PolicyRule.model_validate(item) for item in entry["policies"]]
     assert rule() in rules
     assert rules.index(rule()) not in [later for later, _ in unreachable(rules)]
@@ -304,7 +305,7 @@ def texts(draw: st.DrawFn) -> str:
 
 
 def rules_in(text: str) -> list[PolicyRule]:
-    data = load(text.encode(), file="").data
+    data: Any = load(text.encode(), file="").data
     return [PolicyRule.model_validate(item) for item in data.get("policies") or []]
 
 

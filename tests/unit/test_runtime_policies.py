@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -130,7 +131,7 @@ def test_limits_count_what_ran_or_may_still_run(bench: PolicyBench) -> None:
     counted = Counted("mail", PolicyRule(match="send_*", action="block"))
     hour, day = usage.now - timedelta(hours=1), usage.now - timedelta(days=1)
     assert (usage.calls(counted, hour), usage.calls(counted, day)) == (6, 7)
-    assert (usage.total(counted, "n", hour), usage.total(counted, "other", hour)) == (12, None)
+    assert usage.total(counted, "n", hour) == Decimal(12) and usage.total(counted, "other", hour) is None
     assert RecordedUsage(bench.runtime.context.store, "prj_other").calls(counted, day) == 0
 
 
@@ -262,3 +263,14 @@ def test_calls_of_a_connector_that_is_gone_or_off_are_skipped(bench: PolicyBench
     bench.call("send_reply")
     off = MANIFEST.replace("provider: http\n", "provider: http\n    enabled: false\n")
     assert bench.runtime.policies.replay(bench.project, off.encode()).skipped == 1
+
+
+def test_the_policy_in_the_help_page_is_valid(bench: PolicyBench) -> None:
+    page = (Path(__file__).resolve().parents[2] / "kortix_tui" / "help" / "policy.md").read_text("utf-8")
+    policy = page.partition("```yaml\n")[2].partition("```")[0]
+    (bench.repository / "kortix.yaml").write_text(
+        f"kortix_version: 2\ndefault_agent: script\n{policy}\nagents: {{script: {{}}}}\n"
+    )
+    report = check(FolderSource(bench.repository))
+    assert report.manifest is not None, report.errors
+    assert len(report.manifest.connectors[0].policies[1].conditions) == 2
