@@ -19,11 +19,15 @@ from typing import Any, Literal
 from pydantic import BaseModel
 
 from kortix_tui.base.faults import Fault
+from kortix_tui.broker.connectors.model import CatalogueDifference
+from kortix_tui.broker.services import CallReport
 from kortix_tui.console.keymap import ACTIONS, Keymap, Where
 from kortix_tui.repository.difference import DiffSummary, FileChange
 from kortix_tui.repository.merge import Identity
 from kortix_tui.repository.source import SourceState
 from kortix_tui.runtime import connector_views, secret_views, views
+from kortix_tui.runtime.connections import ConnectionChange
+from kortix_tui.runtime.connectors import ConnectorCheck, ConnectorTest
 from kortix_tui.runtime.doctor import Check
 from kortix_tui.runtime.edits import EditResult
 from kortix_tui.runtime.inbox import InboxItem
@@ -55,7 +59,9 @@ MODELS: dict[str, type[Any]] = {
         SecretRequest, secret_views.SecretRequestView, secret_views.VaultStatus, secret_views.SlotView,
         secret_views.VaultCheck, secret_views.ImportReport, Egress, connector_views.EgressView,
         connector_views.PolicyView, connector_views.RuleView, connector_views.ActionView, connector_views.ReplayResult,
-        connector_views.ReplayLine, CallRule, connector_views.CallRuleView,
+        connector_views.ReplayLine, CallRule, connector_views.CallRuleView, connector_views.ConnectorView,
+        connector_views.ConnectionView, ConnectionChange, connector_views.SyncResult, CatalogueDifference,
+        ConnectorTest, ConnectorCheck, CallReport,
     )
 }  # fmt: skip
 _PART = re.compile(r"(<!-- (table: (\w+)|keys) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
