@@ -355,6 +355,14 @@ class TestSwagger:
         made = call(action, id=1, **{name: ["1", "2"] for name in formats})
         assert made.url.partition("?")[2] == "a=1,2&b=1&b=2&c=1%202&d=1%7C2&e=1%092"
 
+    def test_a_broken_operation_does_not_spoil_the_others(self) -> None:
+        made = self.document({"parameters": [{"$ref": "#/parameters/Missing"}]})
+        made["paths"]["/fine"] = {"get": {}}
+        assert [bool(action.unavailable) for action in mapped(made).actions] == [True, False]
+        made["paths"]["/fine"]["get"]["parameters"] = [{"$ref": "https://evil.example/p"}]
+        with pytest.raises(InvalidInput, match=r"evil\.example"):
+            mapped(made)
+
     def test_forms_and_files(self) -> None:
         fields = [
             {"name": "a", "in": "formData", "type": "string", "required": True},

@@ -91,10 +91,14 @@ def _keeps(key: str, value: object) -> bool:
     if key == "multipleOf":
         return isinstance(value, _NUMBER) and value > 0
     if key == "required":
-        return isinstance(value, list) and all(isinstance(name, str) for name in value)
+        return _are_names(value)
     if key == "dependentRequired":
-        return isinstance(value, dict) and all(isinstance(names, list) for names in value.values())
+        return isinstance(value, dict) and all(map(_are_names, value.values()))
     return True
+
+
+def _are_names(value: object) -> bool:
+    return isinstance(value, list) and all(isinstance(name, str) for name in value)
 
 
 def _types(schema: dict[str, Any]) -> None:

@@ -111,7 +111,7 @@ def _action(name: str, operation: _Operation, references: References, servers: S
     path, unavailable = servers.place(operation.path, node.get("servers"), operation.item.get("servers"))
     if any(char in path for char in "?#\\") or any(ord(char) <= 32 or ord(char) == 127 for char in path):
         unavailable = unavailable or "Its path has a character that no path can have."
-    inputs = Inputs({"type": "object"}, (), None)
+    inputs = Inputs({"type": "object", "properties": {}}, (), None)
     try:
         if operation.method in ("get", "head"):
             node = _without_body(node, references)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from kortix_tui.base.errors import InvalidInput
 from kortix_tui.broker.connectors.bodies import COMMA_STYLE
-from kortix_tui.broker.connectors.openapi.references import References
+from kortix_tui.broker.connectors.openapi.references import References, RemoteReference
 
 METHODS: Final = ("get", "head", "options", "post", "put", "patch", "delete")
 
@@ -27,7 +28,8 @@ def converted(document: Mapping[str, Any]) -> dict[str, Any]:
     """The same document for a reader of OpenAPI 3.0. Schemas stay where they are, so that references still lead there.
 
     Raises:
-        InvalidInput: A reference to a parameter or a path leads nowhere.
+        RemoteReference: A reference to a parameter or a path leads out of the document.
+        InvalidInput: A reference to a path leads nowhere.
     """
     references = References(document)
     schemes = _mapping(document.get("securityDefinitions"))
@@ -64,13 +66,16 @@ def _item(item: dict[str, Any], document: Mapping[str, Any], references: Referen
 def _operation(
     operation: Mapping[str, Any], shared: list[Any], document: Mapping[str, Any], references: References
 ) -> dict[str, Any]:
-    unique = {
-        (one.get("name"), one.get("in")): one
-        for one in map(references.follow, [*shared, *_list(operation.get("parameters"))])
-    }
-    own = list(unique.values())
+    given = [*shared, *_list(operation.get("parameters"))]
+    try:
+        own = _unique(map(references.follow, given))
+    except RemoteReference:
+        raise
+    except InvalidInput:  # left as it is, so that this operation alone cannot be called
+        return {**operation, "parameters": given}
     changed = {**operation, "parameters": [_parameter(one) for one in own if one.get("in") not in ("body", "formData")]}
-    consumes = _list(operation.get("consumes", document.get("consumes")))
+    listed = _list(operation.get("consumes", document.get("consumes")))
+    consumes = [media_type for media_type in listed if isinstance(media_type, str)]
     fields = [one for one in own if one.get("in") == "formData"]
     if fields:
         changed["requestBody"] = _form(fields, consumes)
@@ -81,6 +86,17 @@ def _operation(
     return changed
 
 
+def _unique(parameters: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The operation's own win over those of its path."""
+    unique: dict[tuple[str, str], dict[str, Any]] = {}
+    for one in parameters:
+        name, place = one.get("name"), one.get("in")
+        if not isinstance(name, str) or not isinstance(place, str):
+            raise InvalidInput("A parameter has no name or no place.")
+        unique[name, place] = one
+    return list(unique.values())
+
+
 def _parameter(one: dict[str, Any]) -> dict[str, Any]:
     found = {key: value for key, value in one.items() if key in ("name", "in", "required", "description")}
     style, explode = _STYLES.get(str(one.get("collectionFormat")), ("form", False))
@@ -89,7 +105,7 @@ def _parameter(one: dict[str, Any]) -> dict[str, Any]:
     return {**found, "schema": _schema(one), "style": style, "explode": explode}
 
 
-def _form(fields: list[dict[str, Any]], consumes: list[Any]) -> dict[str, Any]:
+def _form(fields: list[dict[str, Any]], consumes: list[str]) -> dict[str, Any]:
     files = any(one.get("type") == "file" for one in fields)
     media_type = _MULTIPART if files or (_MULTIPART in consumes and _FORM not in consumes) else _FORM
     separate = {
