@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyrage
 import pytest
 from desk import make_repository, wait_for
 from vaulted import NEWER, PASSPHRASE, VALUE, Vaulted
@@ -46,6 +47,10 @@ from kortix_tui.vault.records import PROJECT, SHARED, RecordMeta
 from kortix_tui.vault.secret import Secret
 
 Make = Callable[..., Vaulted]
+IDENTITY = pyrage.x25519.Identity.generate()
+"""Opens the backups of these tests at once; a passphrase takes a second each time, on purpose."""
+KEY = Secret(str(IDENTITY).encode())
+TO = (str(IDENTITY.to_public()),)
 
 
 @pytest.fixture
@@ -342,13 +347,13 @@ def test_an_old_value_is_found_as_long_as_a_sandbox_may_print_it(desk: Vaulted) 
 
 def test_an_import_over_a_secret_keeps_finding_what_sandboxes_may_print(desk: Vaulted) -> None:
     secret = desk.store()
-    data = desk.runtime.vault.export(passphrase=Secret(b"on a stick"))
+    data = desk.runtime.vault.export(recipients=TO)
     desk.runtime.secrets.rotate(desk.project, "STRIPE_API_KEY", Secret(NEWER))
     desk.runtime.stop_hosting()
     session = desk.start("true")
     _delivered(desk, session.id, secret, 2)
     desk.runtime.start_hosting()
-    report = desk.runtime.vault.import_(data, Secret(b"on a stick"), overwrite=True)
+    report = desk.runtime.vault.import_(data, KEY, identity=True, overwrite=True)
     assert report.changed == ("STRIPE_API_KEY",)
     assert desk.redacts(VALUE) and desk.redacts(NEWER)
 
@@ -639,8 +644,8 @@ def test_a_backup_with_what_cannot_be_a_secret_gives_the_rest(desk: Vaulted) -> 
             ({"identifier": "weak", "name": "WEAK"}, b"aaaaaaaaaaaa"),
         ))
     ]  # fmt: skip
-    data = backup.export(entries, at=datetime(2026, 1, 2, tzinfo=UTC), passphrase=Secret(b"on a stick"))
-    report = desk.runtime.vault.import_(data, Secret(b"on a stick"), project_id=desk.project.id)
+    data = backup.export(entries, at=datetime(2026, 1, 2, tzinfo=UTC), recipients=TO)
+    report = desk.runtime.vault.import_(data, KEY, identity=True, project_id=desk.project.id)
     assert report.created == ("GOOD",) and len(report.skipped) == 3
     assert desk.redacts(VALUE) and not desk.redacts(NEWER)
 
@@ -657,8 +662,8 @@ def test_a_long_answer_arrives_whole(desk: Vaulted) -> None:
         )
         for number in range(7000)
     ]  # fmt: skip
-    data = backup.export(many, at=datetime(2026, 1, 2, tzinfo=UTC), passphrase=Secret(b"on a stick"))
-    assert len(desk.runtime.vault.import_(data, Secret(b"on a stick")).skipped) == 7000
+    data = backup.export(many, at=datetime(2026, 1, 2, tzinfo=UTC), recipients=TO)
+    assert len(desk.runtime.vault.import_(data, KEY, identity=True).skipped) == 7000
 
 
 def test_a_store_that_cannot_be_written_leaves_no_index_behind(desk: Vaulted, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -700,14 +705,16 @@ def test_an_export_comes_back_in_another_home(desk: Vaulted, short_folder: Path)
     desk.store("MINE", NEWER, only_me=True)
     data = desk.runtime.vault.export(passphrase=Secret(b"on a stick"))
     assert VALUE not in data
+    quick = desk.runtime.vault.export(recipients=TO)
     os.environ["KORTIX_CONFIG_HOME"] = str(short_folder / "config2")
     other = Vaulted(Home(short_folder / "home2"), short_folder / "repo2")
     try:
-        with pytest.raises(WrongKey):
-            other.runtime.vault.import_(data, Secret(b"not it"))
+        for wrong in ({"key": Secret(b"not it")}, {"key": KEY, "identity": True}):
+            with pytest.raises(WrongKey):
+                other.runtime.vault.import_(data, **wrong)  # type: ignore[arg-type]
         report = other.runtime.vault.import_(data, Secret(b"on a stick"))
         assert len(report.skipped) == 2, "their project is not known there"
-        report = other.runtime.vault.import_(data, Secret(b"on a stick"), project_id=other.project.id)
+        report = other.runtime.vault.import_(quick, KEY, identity=True, project_id=other.project.id)
         assert other.project.slug != desk.project.slug
         assert set(report.created) == {"STRIPE_API_KEY", "MINE"} and other.redacts(VALUE)
         assert {view.owner for view in other.runtime.secrets.list()} == {"project", other.runtime.context.actor.name}
@@ -716,7 +723,7 @@ def test_an_export_comes_back_in_another_home(desk: Vaulted, short_folder: Path)
         (short_folder / "elsewhere").mkdir()
         namesake = other.runtime.projects.add(str(make_repository(short_folder / "elsewhere" / "repo")))
         assert namesake.slug == desk.project.slug
-        assert set(other.runtime.vault.import_(data, Secret(b"on a stick")).created) == {"STRIPE_API_KEY", "MINE"}
+        assert set(other.runtime.vault.import_(quick, KEY, identity=True).created) == {"STRIPE_API_KEY", "MINE"}
         assert {view.project_id for view in other.runtime.secrets.list()} == {namesake.id}
     finally:
         other.runtime.close()
