@@ -152,12 +152,15 @@ def test_settings_in_the_pages_are_valid(tmp_path: Path) -> None:
             assert load(file)
 
 
-def test_the_readmes_agent_and_template_are_valid() -> None:
-    agent, template = blocks(README, "yaml")
+def test_the_readmes_agent_connector_and_template_are_valid() -> None:
+    agent, connector, template = blocks(README, "yaml")
     head = yaml.safe_load(agent.split("---")[1])
     assert Behaviour.model_validate(head).harness == "command"
+    from kortix_tui.manifest.connectors import OpenApiConnector
     from kortix_tui.manifest.templates import Sandbox
 
+    (declared,) = yaml.safe_load(connector)["connectors"]
+    assert OpenApiConnector.model_validate(declared).slug == "billing"
     assert Sandbox.model_validate(yaml.safe_load(template)["sandbox"]).find("tools")
 
 
