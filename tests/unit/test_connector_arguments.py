@@ -183,6 +183,16 @@ class TestChecking:
     def test_a_malformed_tool_schema_checks_what_it_can(self, schema: dict[str, Any]) -> None:
         check_arguments(tool(schema), {"a": 1})
 
+    def test_references_inside_a_schema_are_followed_and_others_never(self) -> None:
+        more = {"$defs": {"Item": {"type": "object", "properties": {"next": {"$ref": "#/$defs/Item"}}}}}
+        action = http("/", item={"$ref": "#/$defs/Item"})
+        action = action.model_copy(update={"input_schema": action.input_schema | more})
+        check_arguments(action, {"item": {"next": {"next": {}}}})
+        with pytest.raises(InvalidInput, match=r"arguments\.item\.next\.next: 7 is not"):
+            check_arguments(action, {"item": {"next": {"next": 7}}})
+        with pytest.raises(InvalidInput, match="not a part of it"):
+            check_arguments(http("/", item={"$ref": "http://127.0.0.1:1/schema"}), {"item": 1})
+
     def test_a_laughing_tool_schema_is_refused(self) -> None:
         shelf = {f"s{n}": {"allOf": [{"$ref": f"#/$defs/s{n + 1}"}] * 2} for n in range(30)}
         schema = {"properties": {"a": {"$ref": "#/$defs/s0"}}, "$defs": {**shelf, "s30": {"type": "integer"}}}

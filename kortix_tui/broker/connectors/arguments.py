@@ -101,8 +101,12 @@ def check_arguments(action: Action, arguments: Mapping[str, Any]) -> None:
                     f"{action.name} has no argument `{_shown(name)}`.",
                     hint=f"It takes: {known}." if known else "It takes none.",
                 )
+    from referencing.exceptions import Unresolvable
+
     try:
         problem = next(problems(schema, arguments), None)
+    except Unresolvable:
+        raise InvalidInput(f"The schema of {action.name} refers to something that is not a part of it.") from None
     except RecursionError:
         raise InvalidInput("The arguments and their schema are nested too deep to be checked.") from None
     if problem is not None:

@@ -1,7 +1,7 @@
 """Schemas that somebody else wrote: made plain, and used to check arguments without holding up the host.
 
 Schemas come from documents and tool servers, arguments from agents; together they could ask for unbounded work. So only
-known keywords of the right kind are kept, no reference is left, equal items are found by their text, and a regular
+known keywords of the right kind are kept, no reference leads elsewhere, equal items are found by their text, and a regular
 expression is tried only where it cannot run away. What is not checked here the called server still checks.
 """
 
@@ -117,8 +117,14 @@ def _types(schema: dict[str, Any]) -> None:
 
 
 def problems(schema: Mapping[str, Any], value: Any) -> Iterator[ValidationError]:
-    """What is wrong with a value. The schema was made plain before, and has no references."""
-    return _validator_class()(schema).iter_errors(value)
+    """What is wrong with a value. The schema was made plain before; references out of it are never fetched.
+
+    Raises:
+        referencing.exceptions.Unresolvable: A reference leads out of it, or to nothing.
+    """
+    from referencing import Registry
+
+    return _validator_class()(schema, registry=Registry()).iter_errors(value)
 
 
 @lru_cache(maxsize=1024)
