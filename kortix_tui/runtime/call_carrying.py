@@ -289,6 +289,9 @@ class Carrying:
         the next host calls it `unknown` and nobody sends it again.
         """
         request = Materialised.model_validate_json(call.request or "")
+        if request.digest() != call.digest:
+            await self._supersede(call, "changed", "The stored request is not what was approved.")
+            return None
         if (refusal := await self._making.why_not(caller, call)) is not None:
             await self._supersede(call, refusal.word, str(refusal))
             return None

@@ -283,7 +283,7 @@ class CallMaking:
         try:
             known = await self.known(caller, call.connector)
             action, risk = calling.find_action(call.connector, call.action, known.catalogue, known.current)
-            arguments = calling.read(action, call.arguments)
+            arguments = calling.read(action, request.arguments)
             # Limits counted when it was asked; they would count the call itself now.
             unlimited = PastCalls(self._store.clock.now())
             decision = calling.judge(known.wanted, action.name, risk, arguments, unlimited)

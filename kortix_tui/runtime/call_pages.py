@@ -55,8 +55,10 @@ def _approval(store: Store, view: CallView) -> ApprovalView:
     call = request.call
     sent = call if isinstance(call, HttpCall) else HttpCall(method="", url=call.endpoint, body=call.arguments.encode())
     raw = sent.body or b""
+    # The digest of what is shown, whatever the row says: a decision names what was seen.
+    shown = view.model_dump() | {"digest": request.digest()}
     return ApprovalView(
-        **view.model_dump(), method=sent.method or None, url=sent.url, headers=sent.headers,
+        **shown, method=sent.method or None, url=sent.url, headers=sent.headers,
         body=_text(raw) if raw else None, body_bytes=len(raw),
         credential=_credential(store, request), identical=_identical(store, view),
         last_approved=_last_approved(store, view), waiting=view.state is CallState.PENDING and view.left_at is None,

@@ -51,12 +51,14 @@ class Transaction:
 
     def execute(self, statement: str, values: Sequence[Any] = ()) -> sqlite3.Cursor:
         """Run one statement with bound values."""
-        if target := _TARGET.match(statement):
-            if target[1] == "audit":
-                raise Unaudited("Audit rows are written by Transaction.audit only.")
-            if target[1] not in HOUSEKEEPING:
-                self._governed.add(target[1])
-        return self._connection.execute(statement, values)
+        target = _TARGET.match(statement)
+        if target and target[1] == "audit":
+            raise Unaudited("Audit rows are written by Transaction.audit only.")
+        cursor = self._connection.execute(statement, values)
+        # A move that found its row in another state has changed nothing.
+        if target and target[1] not in HOUSEKEEPING and cursor.rowcount != 0:
+            self._governed.add(target[1])
+        return cursor
 
     def audit(
         self,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import secrets
 import threading
@@ -256,6 +255,18 @@ class Scene:
         self.settings = settings
         self.mirror: Mirror
         self.broker: Broker
+        self.tasks: list[asyncio.Task[None]] = []
+
+    async def stop_hosting(self) -> None:
+        """This term is over: another process may host. Safe to call again."""
+        tasks, self.tasks = self.tasks, []
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        if tasks:
+            await self.broker.close()
+            await self.broker.ledger.close()
+            self.seeded.leave()
 
     async def session(self, agent: str = "caller", **values: object) -> str:
         return await pinned_session(self.seeded, self.mirror, agent, **values)
@@ -285,16 +296,11 @@ async def open_scene(home: Home, folder: Path, extra: str = "name: Help desk", *
         context = Context(scene.seeded.store, scene.settings, OPERATOR, loop)
         ledger = Ledger(scene.seeded.store, scene.seeded.lock.epoch)
         scene.broker = Broker(scene.seeded, context, ledger, folder)
-        tasks = [asyncio.create_task(scene.broker.watch()), asyncio.create_task(scene.broker.calls.run())]
+        scene.tasks = [asyncio.create_task(scene.broker.watch()), asyncio.create_task(scene.broker.calls.run())]
         try:
             yield scene
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
-            with contextlib.suppress(RuntimeError):
-                await scene.broker.close()
-            await ledger.close()
+            await scene.stop_hosting()
             await asyncio.to_thread(scene.runtime.close)
             scene.seeded.close()
             loop.close()
