@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
-from kortix_tui.base.errors import InvalidInput, NotFound, Refused
+from kortix_tui.base.errors import DeadlineExceeded, GitFailed, InvalidInput, NotFound, Refused
 from kortix_tui.base.text import visible_line
 from kortix_tui.base.words import Exposure
 from kortix_tui.broker.connectors import oauth
 from kortix_tui.broker.connectors.credentials import Credential, attach, auth_of, check_auth, origin_of
+from kortix_tui.repository.errors import SourceMissing
 from kortix_tui.repository.names import branch_ref
 from kortix_tui.runtime.authorizing import Authorizations, Consent
 from kortix_tui.runtime.base_manifest import find_connector, valid_manifest
@@ -146,7 +148,9 @@ class Connecting:
         """The connector on the base branch, how it authenticates, and where its credential goes."""
         project = self._custody.ledger.project(project_id)
         mirror = await self._preparing.mirror(project_id)
-        await mirror.fetch(project.source, base=project.base_branch, wall_s=FETCH_S)
+        with contextlib.suppress(GitFailed, DeadlineExceeded, SourceMissing):
+            # A source that cannot be reached now is no reason to refuse: what was fetched last counts.
+            await mirror.fetch(project.source, base=project.base_branch, wall_s=FETCH_S)
         commit = await mirror.resolve(branch_ref(project.base_branch))
         if commit is None:
             raise NotFound(f"The mirror has no branch {visible_line(project.base_branch)}.")

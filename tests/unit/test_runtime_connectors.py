@@ -8,7 +8,9 @@ from pathlib import Path
 
 import pytest
 from desk import git
+from graphql import build_schema, graphql_sync
 from shop import SEED, TOKEN, Shop, ShopDesk, document, open_shop, operation
+from tls import Answer, Received, TlsServer
 
 from kortix_tui.base.errors import Conflict, InvalidInput, KortixError, NotFound, Refused, VaultLocked
 from kortix_tui.base.paths import Home
@@ -362,3 +364,38 @@ def test_checks_choose_a_read_that_needs_nothing(desk: ShopDesk, shop: Shop) -> 
     assert [check.level for check in test.checks] == [Level.OK, Level.OK]
     assert probe is not None and probe.name == "get_invoices"
     assert not desk.runtime.connectors.check(desk.project, "billing-api", "nobody")[0].passed
+
+
+# A server that tells what it can do only to those who are signed in
+
+
+def test_a_graphql_server_is_asked_with_the_credential(desk: ShopDesk, shop: Shop) -> None:
+    schema = build_schema("type Query { invoice(id: ID!): String } type Mutation { drop(id: ID!): Boolean }")
+
+    def answer(request: Received) -> Answer:
+        if request.header("authorization") != f"Bearer {TOKEN}":
+            return Answer(401)
+        asked = json.loads(request.body)
+        result = graphql_sync(schema, asked["query"], {"invoice": "paid"}, variable_values=asked.get("variables"))
+        return Answer(body=json.dumps(result.formatted).encode())
+
+    with TlsServer(answer, ca=shop.ca) as server:
+        desk.declare(
+            f"connectors:\n  - slug: billing-api\n    provider: graphql\n    endpoint: {server.url('/graphql')}\n"
+            "    auth: {type: bearer}\n"
+        )
+        with pytest.raises(Refused, match="only to those who are signed in"):
+            sync(desk)
+        assert not server.received
+        connect(desk)
+        assert sync(desk).actions == 2
+        report = desk.runtime.calls.call(desk.project, "billing-api", "query.invoice", '{"id": "7"}')
+        assert report.state is CallState.DONE and "paid" in (report.body or "")
+
+
+def test_a_source_that_is_away_stops_nobody_from_connecting(desk: ShopDesk, shop: Shop) -> None:
+    desk.declare(SEED % shop.spec)
+    sync(desk)
+    desk.repository.rename(desk.repository.with_name("away"))
+    connect(desk)
+    assert desk.runtime.connectors.show(desk.project, "billing-api").connected
