@@ -1,8 +1,8 @@
 """Schemas that somebody else wrote: made plain, and used to check arguments without holding up the host.
 
 Schemas come from documents and tool servers, arguments from agents; together they could ask for unbounded work. So only
-known keywords of the right kind are kept, no reference leads elsewhere, equal items are found by their text, and a regular
-expression is tried only where it cannot run away. What is not checked here the called server still checks.
+known keywords of the right kind are kept, no reference leads elsewhere, equal items are found by their text, and a
+regular expression is tried only where it cannot run away. What is not checked here the called server still checks.
 """
 
 from __future__ import annotations
