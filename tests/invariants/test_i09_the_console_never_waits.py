@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from console_source import FixedClock, MemorySource, a_day
+from textual import events
 from textual.pilot import Pilot
 
 from kortix_tui.base.errors import EngineUnavailable
@@ -18,6 +19,7 @@ from kortix_tui.console.screens.change import ChangeScreen
 from kortix_tui.console.screens.quit_dialog import QuitDialog
 from kortix_tui.console.terminal import Terminal
 from kortix_tui.console.widgets.help_overlay import HelpOverlay
+from kortix_tui.console.widgets.message_line import MessageLine, Purpose
 
 AT_START = (
     "start_hosting", "host", "unfinished", "data_version", "sessions.list", "sessions.records", "changes.list",
@@ -78,27 +80,30 @@ async def until(pilot: Pilot[Any], condition: Callable[[], bool]) -> None:
     await pilot.pause()
 
 
-async def walk(app: KortixApp, pilot: Pilot[Any]) -> None:
+async def press(app: KortixApp, *keys: str, shows: Callable[[], bool]) -> None:
+    """Type as a person does, who does not wait for the processor to be idle as a pilot would."""
+    for key in keys:
+        app.post_message(events.Key(key, key if len(key) == 1 else None))
+    async with asyncio.timeout(60):
+        while not shows():
+            await asyncio.sleep(0.01)
+
+
+async def walk(app: KortixApp) -> None:
     """Keys of all kinds; each is answered although something hangs."""
-    await pilot.press("2")
-    await until(pilot, lambda: app.current_mode == "changes")
-    await pilot.press("3")
-    await until(pilot, lambda: app.current_mode == "inbox")
-    await pilot.press("4")
-    await until(pilot, lambda: app.current_mode == "vault")
-    await pilot.press("question_mark")
-    await until(pilot, lambda: isinstance(app.screen, HelpOverlay))
-    await pilot.press("q", "1")
-    await until(pilot, lambda: app.current_mode == "sessions")
-    await pilot.press("j", "0", "slash", *"x", "escape")
+    for key, view in (("2", "changes"), ("3", "inbox"), ("4", "vault")):
+        await press(app, key, shows=lambda view=view: app.current_mode == view)  # type: ignore[misc]
+    await press(app, "question_mark", shows=lambda: isinstance(app.screen, HelpOverlay))
+    await press(app, "q", "1", shows=lambda: app.current_mode == "sessions")
+    line = app.screen.query_one(MessageLine)
+    await press(app, "j", "0", "slash", "x", shows=lambda: line.asking is Purpose.FILTER)
+    await press(app, "escape", shows=lambda: line.asking is None)
 
 
-async def leave(app: KortixApp, pilot: Pilot[Any]) -> None:
-    await pilot.press("ctrl+q")
-    await until(pilot, lambda: isinstance(app.screen, QuitDialog))
+async def leave(app: KortixApp) -> None:
+    await press(app, "ctrl+q", shows=lambda: isinstance(app.screen, QuitDialog))
     app.clock.pass_guard()  # type: ignore[attr-defined]
-    await pilot.press("b" if app.facts.host.here else "y")
-    await until(pilot, lambda: app.return_value is not None)
+    await press(app, "b" if app.facts.host.here else "y", shows=lambda: app.return_value is not None)
 
 
 @pytest.mark.parametrize("call", [*AT_START, *BY_KEYS])
@@ -119,8 +124,8 @@ async def test_keys_are_answered_while_the_world_hangs(stuck: Stuck, call: str) 
                     else:
                         await pilot.press(key)
             await until(pilot, stuck.reached.is_set)
-            await walk(app, pilot)
-            await leave(app, pilot)
+            await walk(app)
+            await leave(app)
     finally:
         stuck.let_go()
         bridge.stop()
@@ -140,8 +145,8 @@ async def test_a_merge_that_hangs_holds_nothing_up(stuck: Stuck) -> None:
             app.clock.pass_guard()  # type: ignore[attr-defined]
             await pilot.press("y")
             await until(pilot, stuck.reached.is_set)
-            await walk(app, pilot)
-            await leave(app, pilot)
+            await walk(app)
+            await leave(app)
     finally:
         stuck.let_go()
         bridge.stop()
@@ -170,7 +175,7 @@ async def test_a_flood_of_output_leaves_the_keys_alone() -> None:
             root = app.screen_stack[0]
             log = root.query_one("#log")
             await until(pilot, lambda: log.store.end > 20_000)  # type: ignore[attr-defined]
-            await walk(app, pilot)
+            await walk(app)
             assert log.store.end - log.store.first <= 10_000  # type: ignore[attr-defined]
             frames = app.ticker.frames
             await until(pilot, lambda: app.ticker.frames > frames)
