@@ -14,9 +14,12 @@ import rfc8785
 
 from kortix_tui.manifest.policies import Condition, PolicyRule, as_regex, glob_matches
 
-LONGEST_FOR_REGEX: Final = 256
-"""Characters of a text that a regular expression is tried on. What is longer cannot be told: a match of several `.*`
-over a long text would hold up the host."""
+LONGEST_FOR_REGEX: Final = (256, 256, 256, 64, 32, 24)
+"""Characters of a value that a regular expression is tried on, by how many repetitions it has (the last: or more). What
+is longer cannot be told: several `.*` over a text that an agent chose could hold up the host for minutes."""
+
+MOST_FOR_REGEX: Final = 16
+"""All values of a list together may be so many times as long as one."""
 
 LONGEST_FOR_GLOB: Final = 1 << 20
 
@@ -24,6 +27,7 @@ PERIODS: Final = {"minute": timedelta(minutes=1), "hour": timedelta(hours=1), "d
 """How far back a limit looks: always this long before the call, never a calendar's hour or day."""
 
 _MISSING: Final = object()
+_REPEATS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|([*+{])", re.DOTALL)
 _DOLLAR = re.compile(r"(\\.|\[\^?\]?(?:\\.|[^\]\\])*\])|\$", re.DOTALL)
 _MOST_EXACT: Final = 1 << 53
 
@@ -85,21 +89,33 @@ class Usage(Protocol):
 
 
 def name_answer(match: str, name: str) -> Answer:
-    """Whether a name is matched. An invalid regular expression matches no name."""
-    return Answer.YES if text_answer(match, name) is Answer.YES else Answer.NO
+    """Whether a name is matched. An invalid regular expression matches no name.
+
+    Names are short and come from what a person accepted, so that every regular expression is tried on them.
+    """
+    body = as_regex(match)
+    if body is None:
+        return text_answer(match, name)
+    pattern = _compiled(body, match.rpartition("/")[2])
+    return Answer.of(pattern is not None and pattern.search(name) is not None)
 
 
 def text_answer(match: str, text: str) -> Answer:
-    """Whether a glob (whole text) or a `/regular expression/` (anywhere in it) matches; case is ignored by both."""
+    """Whether a value matches a glob (as a whole) or a `/regular expression/` (anywhere); case is ignored by both."""
     body = as_regex(match)
     if body is None:
         if set(match) == {"*"}:
             return Answer.YES
         return Answer.UNKNOWN if len(text) > LONGEST_FOR_GLOB else Answer.of(glob_matches(match, text))
     pattern = _compiled(body, match.rpartition("/")[2])
-    if pattern is None or len(text) > LONGEST_FOR_REGEX:
+    if pattern is None or len(text) > _longest(body):
         return Answer.UNKNOWN
     return Answer.of(pattern.search(text) is not None)
+
+
+def _longest(body: str) -> int:
+    repeats = sum(1 for found in _REPEATS.finditer(body) if found[1])
+    return LONGEST_FOR_REGEX[min(repeats, len(LONGEST_FOR_REGEX) - 1)]
 
 
 @lru_cache(maxsize=512)
@@ -153,6 +169,10 @@ def argument_answer(condition: Condition, arguments: Mapping[str, Any] | None) -
     found = _walk(arguments, condition.arg.split("."))
     if all(value is _MISSING for value in found):
         return Answer.NO
+    if (body := as_regex(condition.match)) is not None:
+        characters = sum(len(value) for value in found if isinstance(value, str))
+        if max(characters, len(found)) > MOST_FOR_REGEX * _longest(body):
+            return Answer.UNKNOWN
     answers = {_value_answer(condition, value) for value in found}
     return answers.pop() if len(answers) == 1 else Answer.UNKNOWN
 

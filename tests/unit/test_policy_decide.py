@@ -102,6 +102,7 @@ def test_rules_come_before_sensitive() -> None:
         ("/^end/", "send", False),
         ("/END$/", "send", True),
         ("/x|send/i", "send", True),
+        ("/s.*e.*n.*d.*_.*x+/", "send" + "_x" * 30, True),
     ],
 )
 def test_matches_of_names(match: str, name: str, fits: bool) -> None:
@@ -130,6 +131,7 @@ def test_matches_of_names(match: str, name: str, fits: bool) -> None:
         (when("customer.id", "7"), {"customer": "7"}, False),
         (when("lines.id", "7"), {"lines": [{"id": 7}, {"id": 7}]}, True),
         (when("to.0", "a"), {"to": ["a", "b"]}, True),
+        (when("to", "/@ours.example$/"), {"to": ["a@ours.example"] * 250}, True),
         (when("to.9", "a"), {"to": ["a", "b"]}, False),
         (when("live", "true"), {"live": True}, True),
         (when("amount", "100"), {"amount": 100.0}, True),
@@ -138,6 +140,7 @@ def test_matches_of_names(match: str, name: str, fits: bool) -> None:
         (when("to", "/^a@x\\.example$/"), {"to": "a@x.example"}, True),
         (when("to", "/^a@x\\.example$/"), {"to": "a@x.example\n"}, False),
         (when("to", "/[$]$/"), {"to": "5$"}, True),
+        (when("to", "/^[*+{]+\\*\\+$/"), {"to": "+" * 254 + "*+"}, True),  # one repetition: the others are plain
         (when("to", "/^a$/m"), {"to": "b\na"}, True),
     ],
 )
@@ -160,6 +163,10 @@ def test_a_condition_holds_or_does_not_whatever_the_rule_does(
         (when("lines.id", "7"), {"lines": [{"id": 7}, {}]}),
         (when("a.b", "1"), {"a": {"b": 1}, "a.b": 2}),  # two ways to read the path that differ
         (when("to", "/a/"), {"to": "a" * 257}),
+        (when("to", "/a/"), {"to": ["a" * 241] * 17}),
+        (when("to", "/1/"), {"to": [1] * 4097}),
+        (when("to", "/.*a.*b.*c/"), {"to": "a" * 129}),
+        (when("to", "/a+.*b{2,}[*+].*\\*.*c/"), {"to": "a" * 25}),
         (when("to", "a*"), {"to": "a" * (1 << 21)}),
         (Condition.model_construct(arg="to", match="/(/"), {"to": "("}),
         (Condition.model_construct(arg="to"), {"to": "x"}),
