@@ -22,7 +22,8 @@ class Parameter(_Model):
     """One input of an HTTP operation that does not travel in the body.
 
     Attributes:
-        key: Its name in the action's arguments; the same as `name` unless two places use one name.
+        key: Its name in the action's arguments; the same as `name` unless two places use one name, or models would not
+            take it (`StartTime<` is `StartTime_lt`).
         style: How arrays and objects are written, as OpenAPI names it (`form`, `simple`, `spaceDelimited` …).
     """
 
