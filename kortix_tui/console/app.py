@@ -84,6 +84,11 @@ def _connectors() -> ViewScreen:
     return ConnectorsScreen()
 
 
+def _is_whole(screen: ViewScreen) -> bool:
+    """Whether a screen has its widgets: not before it was composed, and not any more while it is taken down."""
+    return screen.is_mounted and bool(screen.query("#hints"))
+
+
 class KortixApp(App[Leave]):
     """Screens by view, one bridge, one ticker, one action table."""
 
@@ -250,7 +255,7 @@ class KortixApp(App[Leave]):
         before, self._taken = self._taken, facts
         self._notices.take(facts)
         for screen in self.screen_stack:
-            if isinstance(screen, ViewScreen) and screen.is_mounted:
+            if isinstance(screen, ViewScreen) and _is_whole(screen):
                 screen.take_facts(facts)
         for problem in facts.problems:
             if before is None or problem not in before.problems:
@@ -273,7 +278,7 @@ class KortixApp(App[Leave]):
     def say(self, text: str, role: str = "success", *, keep: bool = False) -> None:
         """Say what happened, on whatever screen is there."""
         screen = self.view_screen
-        if screen is not None and screen.is_mounted:
+        if screen is not None and _is_whole(screen):
             screen.say(text, role, keep=keep)
 
     def say_failed(self, error: KortixError) -> None:

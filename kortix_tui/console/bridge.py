@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 POLL_SECONDS = 0.1
 """How often the store is asked whether something changed; one cheap query."""
 VAULT_SECONDS = 0.5
-"""How often it is asked for secrets and the inbox: a busy fleet writes all the time, and each reading starts git."""
-CALLS_SECONDS = 0.5
-"""How often it is asked for calls and connectors, likewise: a vault that hangs must not keep approvals back."""
+"""How often it is asked for what is read with git, too: a busy fleet writes all the time."""
+CALLS_SECONDS = 0.2
+"""How often it is asked for calls that wait."""
 REREAD_SECONDS = 5.0
 """A silent host writes nothing, so that it is silent is only found by looking."""
 LOG_POLL_SECONDS = 0.1
@@ -70,6 +70,7 @@ class Bridge:
         self._again = threading.Event()
         self._vault_again = threading.Event()
         self._calls_again = threading.Event()
+        self._connectors_again = threading.Event()
         self._wake: Callable[[], None] = lambda: None
         self._threads: list[threading.Thread] = []
         self._acts: SimpleQueue[Callable[[], None]] = SimpleQueue()
@@ -95,6 +96,12 @@ class Bridge:
             self._thread(
                 "calls",
                 partial(self._read_facts, self._calls_again, self._read_calls, CALLS_SECONDS, "calls_problem"),
+            ),
+            self._thread(
+                "connectors",
+                partial(
+                    self._read_facts, self._connectors_again, self._read_connectors, VAULT_SECONDS, "connectors_problem"
+                ),
             ),
             self._thread("logs", self._read_logs),
         ]
@@ -132,6 +139,7 @@ class Bridge:
         self._again.set()
         self._vault_again.set()
         self._calls_again.set()
+        self._connectors_again.set()
 
     def _read_facts(self, again: threading.Event, read: Callable[[bool], None], seconds: float, problem: str) -> None:
         version, waited = -1, REREAD_SECONDS
@@ -174,12 +182,15 @@ class Bridge:
             fresh["inbox"] = tuple(source.inbox.list())
         self._take(**fresh)
 
-    def _read_calls(self, changed: bool) -> None:
-        """Calls first: connectors are read with git, and a decision should not wait for that."""
-        source = self._source
-        self._take(approvals=tuple(source.approvals.pending()), calls_problem=None)
+    def _read_calls(self, _: bool) -> None:
+        """Calls that wait, by themselves: a vault or a repository that hangs must keep no decision back."""
+        self._take(approvals=tuple(self._source.approvals.pending()), calls_problem=None)
+
+    def _read_connectors(self, changed: bool) -> None:
+        """What the base branches declare, read with git; one project that cannot be read hides no other."""
         if not changed:
             return
+        source = self._source
         connectors: list[ConnectorView] = []
         faults: list[tuple[str, str]] = []
         for project in source.projects.list():
@@ -187,11 +198,13 @@ class Bridge:
                 connectors += source.connectors.list(project)
             except KortixError as error:
                 faults.append((project.slug, error.message))
-        self._take(connectors=tuple(connectors), connector_faults=tuple(faults))
+        self._take(connectors=tuple(connectors), connector_faults=tuple(faults), connectors_problem=None)
 
     def _take(self, **fresh: Any) -> None:
         with self._facts_guard:
             facts = replace(self._facts, **fresh)
+            if "inbox" in fresh or "approvals" in fresh:
+                facts = facts.with_calls()
             newer = facts != self._facts
             self._facts = facts
         if newer:

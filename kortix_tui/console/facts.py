@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from kortix_tui.runtime.views import ChangeView, HostView, SessionView
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from kortix_tui.runtime.connector_views import ApprovalView, ConnectorView
     from kortix_tui.runtime.inbox import InboxItem
     from kortix_tui.runtime.secret_views import SecretRequestView, SecretView, VaultStatus
+
+
+MOST_ABOUT = 120
 
 
 @dataclass(frozen=True)
@@ -29,13 +32,14 @@ class Facts:
         loaded: Whether the lists above were read.
         secrets: By project and identifier; never a value.
         requests: Values that agents ask for, oldest first.
-        inbox: What waits for a person, oldest first.
+        inbox: What waits for a person: calls, riskiest and then oldest first; then the rest, oldest first.
         vault: The vault; `None` until it, the secrets and the inbox were read.
         vault_problem: Why these four cannot be read anew.
         approvals: Calls that wait for a person, riskiest and then oldest first.
         connectors: By project and slug; `None` until they were read.
         connector_faults: Project → why its connectors cannot be read.
-        calls_problem: Why these three cannot be read anew.
+        calls_problem: Why calls cannot be read anew.
+        connectors_problem: Why connectors cannot be read anew.
     """
 
     sessions: tuple[SessionView, ...] = ()
@@ -54,6 +58,7 @@ class Facts:
     connectors: tuple[ConnectorView, ...] | None = None
     connector_faults: tuple[tuple[str, str], ...] = ()
     calls_problem: str | None = None
+    connectors_problem: str | None = None
 
     def session(self, session_id: str | None) -> SessionView | None:
         """The session of an id."""
@@ -91,12 +96,33 @@ class Facts:
         """The connector of a row: `project/slug`."""
         return next((one for one in self.connectors or () if f"{one.project}/{one.slug}" == key), None)
 
+    def with_calls(self) -> Facts:
+        """With exactly the calls in the inbox that wait now: the two are read apart."""
+        from kortix_tui.runtime.inbox import ItemKind
+
+        others = (item for item in self.inbox if item.kind is not ItemKind.APPROVAL)
+        return replace(self, inbox=(*map(_item, self.approvals), *others))
+
     @property
     def problems(self) -> tuple[str, ...]:
         """Why what is shown may be old."""
-        return tuple(problem for problem in (self.problem, self.vault_problem, self.calls_problem) if problem)
+        known = (self.problem, self.vault_problem, self.calls_problem, self.connectors_problem)
+        return tuple(problem for problem in known if problem)
 
     @property
     def vault_state(self) -> VaultState | None:
         """What can be done with the vault; `None` until it is known."""
         return self.vault.state if self.vault else None
+
+
+def _item(call: ApprovalView) -> InboxItem:
+    from kortix_tui.base.text import shorten, visible_line
+    from kortix_tui.runtime.call_pages import summary
+    from kortix_tui.runtime.inbox import InboxItem, ItemKind
+
+    about = shorten(summary(call), MOST_ABOUT)
+    return InboxItem(
+        kind=ItemKind.APPROVAL, reference=call.id, project=call.project,
+        title=visible_line(f"{call.connector}.{call.action}" + (f" ({about})" if about else "")),
+        session_id=call.session_id, agent=call.agent, since=call.created_at, risk=call.risk, says="Decide about it.",
+    )  # fmt: skip

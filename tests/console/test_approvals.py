@@ -79,7 +79,7 @@ async def test_a_call_is_approved_once_exactly_as_shown(console: Make, until: Un
     async with app.run_test(size=(100, 40)) as pilot:
         await begin(app, pilot, until)
         await pilot.press("j", "enter")
-        await until(pilot, lambda: isinstance(app.screen, ApprovalScreen))
+        await until(pilot, lambda: isinstance(app.screen, ApprovalScreen) and "digest" in shown(app))
         for words in (
             "POST https://billing.example/v1/refunds", "content-type: application/json", '"amount": 4200', "unverified",
             "The customer was charged twice.", "connector rule 2: match *", "expires     in 23h",
@@ -173,7 +173,7 @@ async def test_no_with_a_note(console: Make, until: Until, shown: Shown) -> None
         await until(pilot, lambda: "the agent is told" in message(app))
 
 
-async def test_next_is_the_most_urgent_whatever_the_rows(console: Make, until: Until) -> None:
+async def test_next_is_the_most_urgent_whatever_the_rows(console: Make, until: Until, shown: Shown) -> None:
     source = calls_wait()
     app = console(source)
     async with app.run_test(size=(100, 30)) as pilot:
@@ -188,7 +188,7 @@ async def test_next_is_the_most_urgent_whatever_the_rows(console: Make, until: U
         await pilot.press("n")
         assert cursor(app) == "call_1"
         await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, ApprovalScreen))
+        await until(pilot, lambda: isinstance(app.screen, ApprovalScreen) and "digest" in shown(app))
         await pilot.press("n")
         assert isinstance(app.screen, ApprovalScreen)
         assert app.screen._call_id == "call_3"
@@ -243,7 +243,7 @@ async def test_what_was_decided_elsewhere_is_said(console: Make, until: Until, s
     async with app.run_test(size=(100, 30)) as pilot:
         await begin(app, pilot, until)
         await pilot.press("enter")
-        await until(pilot, lambda: isinstance(app.screen, ApprovalScreen))
+        await until(pilot, lambda: isinstance(app.screen, ApprovalScreen) and "digest" in shown(app))
         pass_guard(app)
         await pilot.press("x")
         await until(pilot, lambda: isinstance(app.screen, DenyForm))

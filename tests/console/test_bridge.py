@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from console_source import MemorySource, a_day
 from desk import wait_for
+from memory_calls import a_call
 
 from kortix_tui.base.errors import KortixError, StoreFailed
+from kortix_tui.base.words import Risk
 from kortix_tui.console.bridge import KEPT_LOGS, Bridge
 from kortix_tui.console.source import Source
 from kortix_tui.console.transcript import Transcript
@@ -174,3 +176,21 @@ def test_an_unknown_record_says_nothing() -> None:
     ring = LineRing()
     Transcript(ring).feed([record(kind="news")])
     assert ring.end == 0
+
+
+@pytest.mark.parametrize("stuck", ["vault.status", "connectors.list"])
+def test_what_hangs_keeps_no_call_back(started: Callable[[MemorySource], Bridge], stuck: str) -> None:
+    source, released = a_day(), threading.Event()
+    owner, _, name = stuck.partition(".")
+    setattr(getattr(source, owner), name, lambda *_: [] if released.wait(60) else None)
+    bridge = started(source)
+
+    def calls() -> list[str]:
+        return [item.reference for item in bridge.facts.inbox if item.risk is not None]
+
+    session = source.session_rows[0]
+    source.approvals.add(a_call(1, session))
+    wait_for(lambda: calls() == ["call_1"])
+    source.approvals.add(a_call(2, session, "drop", risk=Risk.DESTRUCTIVE))
+    wait_for(lambda: calls() == ["call_2", "call_1"])
+    released.set()

@@ -54,7 +54,7 @@ async def test_all_kinds_are_there_oldest_first_and_counted(console: Make, until
     async with app.run_test(size=(120, 40)) as pilot:
         await begin(app, pilot, until)
         assert [item.reference for item in app.facts.inbox] == ["acme-api#3", "acme-api#4", "srq_1", "vault"]
-        assert [tab.count for tab in tabs_of(app, app.facts)] == [6, 4, 4, 6]
+        assert [tab.count for tab in tabs_of(app, app.facts)] == [6, 4, 4, 6, 0]
         assert "INBOX 4!" in shown(app)
         await pilot.press("slash", *"kind", "colon", *"secret", "enter")
         assert app.screen.query_one(VirtualTable).shown == 1

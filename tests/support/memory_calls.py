@@ -298,6 +298,7 @@ def fill_connectors(source: MemorySource) -> None:
     source.connectors.waiting["helpdesk"] = PendingCatalogue(
         connector="helpdesk", catalogue_id="cat_9", title="Help desk", base_url="https://helpdesk.example", actions=5,
         notes=(), created_by="dana", created_at=NOW, auth=("bearer", "api_key"),
+        image=None,
         difference=CatalogueDifference(
             added=("close_ticket",), removed=("old_search",), changed=("send_reply", "get_ticket"),
             riskier=("get_ticket",),

@@ -153,12 +153,15 @@ def _ask_accept(app: KortixApp, connector: ConnectorView, pending: PendingCatalo
                 app.say_failed,
             )
 
-    lines = [[Part(f" ! {visible_line(note)}", "warning")] for note in pending.notes]
+    weighty = []
     if pending.auth is not None:
         old, new = (visible_line(one) for one in pending.auth)
-        told = f" ! auth is {new} instead of {old}: accounts must be connected again"
-        lines.insert(0, [Part(told, "risk.high")])
-    lines = difference_lines(pending.difference) + lines
+        weighty.append(f"auth is {new} instead of {old}: accounts must be connected again")
+    if pending.image is not None:
+        old, new = (visible_line(one) for one in pending.image)
+        weighty.append(f"its program runs in the image {new} instead of {old}")
+    lines = [[Part(f" ! {text}", "risk.high")] for text in weighty] + difference_lines(pending.difference)
+    lines += [[Part(f" ! {visible_line(note)}", "warning")] for note in pending.notes]
     app.push_screen(AcceptDialog(connector.slug, pending.actions, lines, clock=app.clock.monotonic), decided)
 
 
