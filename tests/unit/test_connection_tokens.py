@@ -158,8 +158,8 @@ async def test_a_revoked_connection_says_so_and_asks_no_more(tokens: Tokens) -> 
     with pytest.raises(NotConnected, match="revoked"):
         await tokens.header()
     assert len(tokens.provider.server.received) == asked
-    await tokens.make()
-    assert tokens.row.state is ConnectionState.READY and await tokens.header()
+    again = await tokens.make()
+    assert again.state is ConnectionState.READY and await tokens.header()
 
 
 async def test_the_loser_of_a_race_does_not_end_the_winners_connection(tokens: Tokens) -> None:

@@ -18,7 +18,6 @@ from kortix_tui.base.words import CallState, ConnectionState, Exposure, Level, V
 from kortix_tui.runtime.connector_views import SyncResult
 from kortix_tui.vault.secret import Secret
 
-PLAIN = {"schemes": {}}
 BASIC = {"auth": {"type": "http", "scheme": "basic"}}
 KEY = {"auth": {"type": "apiKey", "in": "query", "name": "api_key"}}
 
