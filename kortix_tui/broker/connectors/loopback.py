@@ -98,8 +98,8 @@ class Loopback:
                 page = f"<!doctype html><title>kortix</title><p>{text}</p>".encode()
                 writer.write(_PAGE.format(status=status, length=len(page)).encode() + page)
                 await writer.drain()
-        except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
-            pass
+        except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, asyncio.CancelledError):
+            pass  # the caller left or is none of ours, or the listening ends: nobody waits for this task's word
         finally:
             self._tasks.discard(task)
             with contextlib.suppress(OSError):
