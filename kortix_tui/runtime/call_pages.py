@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import shlex
 from typing import Any, Final
 
 from kortix_tui.base.text import visible
 from kortix_tui.base.words import CallState, Risk, Verdict
-from kortix_tui.broker.connectors.model import HttpCall, Materialised, RuleSource
+from kortix_tui.broker.connectors.model import HttpCall, Materialised, McpCall, RuleSource
 from kortix_tui.runtime.connector_views import ApprovalView, CallRuleView, CallView
 from kortix_tui.store.database import Store
 from kortix_tui.store.models import Call, CallRule, Connection
@@ -52,8 +53,7 @@ def _call(row: tuple[Any, ...]) -> CallView:
 
 def _approval(store: Store, view: CallView) -> ApprovalView:
     request = Materialised.model_validate_json(view.request or "")
-    call = request.call
-    sent = call if isinstance(call, HttpCall) else HttpCall(method="", url=call.endpoint, body=call.arguments.encode())
+    sent = request.call if isinstance(request.call, HttpCall) else _as_http(request.call)
     raw = sent.body or b""
     # The digest of what is shown, whatever the row says: a decision names what was seen.
     shown = view.model_dump() | {"digest": request.digest()}
@@ -63,6 +63,15 @@ def _approval(store: Store, view: CallView) -> ApprovalView:
         credential=_credential(store, request), identical=_identical(store, view),
         last_approved=_last_approved(store, view), waiting=view.state is CallState.PENDING and view.left_at is None,
     )  # fmt: skip
+
+
+def _as_http(call: McpCall) -> HttpCall:
+    """A tool server's call in the same form: all that the digest covers is shown."""
+    facts = [("tool", call.tool)]
+    if call.program is not None:
+        facts += [("command", shlex.join(call.program.command)), ("image", call.program.image)]
+        facts += [("may reach", host) for host in call.program.hosts]
+    return HttpCall(method="", url=call.endpoint, headers=tuple(facts), body=call.arguments.encode())
 
 
 def _text(raw: bytes) -> str:

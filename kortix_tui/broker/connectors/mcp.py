@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 PROGRAM_START_S: Final = 120.0
 """As `START_S`, for a program: our layer of its image may have to be made anew."""
-MOST_SESSIONS: Final = 32
+MOST_SESSIONS: Final = 16
+"""Of which each may be a program in a container."""
 _CLOSED: Final = -32000
 _TIMED_OUT: Final = 408
 """What the protocol's package reports as if the server had said it."""
@@ -57,10 +58,11 @@ class ToolServers:
         self._reach = reach
         self._programs = programs
         self._held: dict[str, _Held] = {}
+        self._parting: list[_Held] = []
 
     async def close(self) -> None:
         """End every session."""
-        held, self._held = list(self._held.values()), {}
+        held, self._held, self._parting = [*self._held.values(), *self._parting], {}, []
         await asyncio.gather(*(one.close() for one in held))
 
     async def discover(self, endpoint: str, transport: str, attached: Attached) -> Catalogue:
@@ -115,7 +117,7 @@ class ToolServers:
 
     def _open_one(self, key: str) -> _Held | None:
         held = self._held.get(key)
-        return None if held is None or held.ended else held
+        return None if held is None or held.parting else held
 
     def _open(self, request: Materialised, call: McpCall, attached: Attached) -> _Held:
         if call.transport != "stdio":
@@ -133,8 +135,8 @@ class ToolServers:
 
     async def _make_room(self) -> None:
         """End the session that has been open longest, of those that nobody waits for."""
-        for ended in [other for other, held in self._held.items() if held.ended]:
-            del self._held[ended]
+        self._parting = [held for held in (*self._parting, *self._held.values()) if held.parting and not held.ended]
+        self._held = {key: held for key, held in self._held.items() if not held.parting}
         if len(self._held) < MOST_SESSIONS:
             return
         idle = next((other for other, held in self._held.items() if not held.waiting), None)
@@ -161,10 +163,17 @@ class _Held:
         self._start_s = start_s
         self._wishes: asyncio.Queue[_Wish] = asyncio.Queue()
         self._task = asyncio.create_task(self._serve(), name="tool server")
+        self._left = False
         self.waiting = 0
 
     @property
+    def parting(self) -> bool:
+        """Whether it takes no call any more."""
+        return self._left or self._task.done()
+
+    @property
     def ended(self) -> bool:
+        """Whether nothing of it is left."""
         return self._task.done()
 
     async def close(self) -> None:
@@ -186,6 +195,7 @@ class _Held:
             await self.close()
         finally:
             self.waiting -= 1
+            wish.answer.cancel()  # what nobody waits for any more is not begun
         why = _why(self._task)
         if wish.begun:
             raise MaybeSent(f"{_host(call.endpoint)} gave no answer: {why}. The call may have run.", reason="broken")
@@ -193,17 +203,23 @@ class _Held:
 
     async def _serve(self) -> None:
         async with AsyncExitStack() as stack:
+            stack.callback(self._part)
             async with asyncio.timeout(self._start_s):
                 session = await stack.enter_async_context(self._opened())
                 pinned = {tool.name: fingerprint(tool) for tool in await session.tools()}
+            stack.callback(self._part)  # before the session is left, which takes a while
             while True:
                 try:
                     async with asyncio.timeout(IDLE_S):
                         wish = await self._wishes.get()
                 except TimeoutError:
-                    return
+                    if self._wishes.empty():
+                        return
+                    continue
                 if pinned.get(wish.call.tool) != wish.call.fingerprint:
                     pinned = {tool.name: fingerprint(tool) for tool in await session.tools()}
+                if wish.answer.done():
+                    continue
                 if pinned.get(wish.call.tool) != wish.call.fingerprint:
                     wish.answer.set_exception(_changed(wish.call))
                     continue
@@ -211,6 +227,9 @@ class _Held:
                 answer = await _answer(session, wish.call)
                 if not wish.answer.done():
                     wish.answer.set_result(answer)
+
+    def _part(self) -> None:
+        self._left = True
 
 
 async def _answer(session: Session, call: McpCall) -> Reply:

@@ -21,6 +21,7 @@ ROLE: Final = "tool-server"
 TEMPLATE: Final = "tool-server"
 LABEL_SERVER: Final = "kortix.tool-server"
 LABEL_CONNECTOR: Final = "kortix.connector"
+_ID: Final = "sha256:"
 _USER: Final = "1000:1000"
 _HOME_BYTES: Final = 64 * hardening.MEBIBYTE
 _COMPLAINTS: Final = 16 << 10
@@ -91,6 +92,8 @@ class DockerToolServers:
         engine = await self._engine()
         if (found := await build.image_id(engine, image)) is not None:
             return found
+        if image.startswith(_ID):
+            raise _gone(image)
         await build.pull(engine, image, progress, seconds=BUILD_SECONDS)
         if (found := await build.image_id(engine, image)) is None:
             raise NotFound(f"The image {visible_line(image)} is not on the engine after it was fetched.")
@@ -98,7 +101,12 @@ class DockerToolServers:
 
     async def prepare(self, image_id: str, progress: Progress) -> str:
         """A reference of that image with our entry in it; built when it is not here."""
-        return await self._images.ensure(Template(slug=TEMPLATE, image=image_id), progress)
+        template = Template(slug=TEMPLATE, image=image_id)
+        if (found := await self._images.find(template)) is not None:
+            return found
+        if await build.image_id(await self._engine(), image_id) is None:
+            raise _gone(image_id)  # no registry knows an image by its id
+        return await self._images.ensure(template, progress)
 
     async def start(self, spec: ToolServerSpec, greeting: bytes) -> _Process:
         """Start a program."""
@@ -132,6 +140,13 @@ class DockerToolServers:
                 await remove_container(engine, str(row["Id"]))
                 removed.append(server_id)
         return removed
+
+
+def _gone(image_id: str) -> NotFound:
+    return NotFound(
+        f"The image {visible_line(image_id)} is not on this engine any more.",
+        hint="Fetch it, then have the connector read again: kortix connectors sync",
+    )
 
 
 class _Process:
