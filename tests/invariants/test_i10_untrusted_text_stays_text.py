@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 import pytest
-from hostile import corpus
+from hostile import AWKWARD, MARKUP, corpus
 from pseudo_terminal import ALLOWED, CONTROL, PseudoTerminal
 from rich.segment import Segment
 from rich.style import Style
@@ -39,6 +39,10 @@ from kortix_tui.console.widgets.text_pane import TextPane
 
 TEXTS = corpus()
 PAGE = 28
+APART = (*MARKUP, *AWKWARD)
+"""What would be something else beside others."""
+TOGETHER = TEXTS[: -len(APART)]
+IN_DIALOGS = [*(" ".join(TOGETHER[at : at + PAGE]) for at in range(0, len(TOGETHER), PAGE)), *APART]
 
 
 def table(texts: list[str]) -> Widget:
@@ -130,6 +134,7 @@ def strangers(output: str) -> list[str]:
 
 def test_the_corpus_is_large() -> None:
     assert len(TEXTS) > 200
+    assert tuple(TEXTS[-len(APART) :]) == APART
 
 
 @pytest.mark.parametrize("name", WIDGETS)
@@ -149,8 +154,8 @@ async def test_no_widget_lets_anything_through(name: str) -> None:
 @pytest.mark.parametrize("name", DIALOGS)
 async def test_no_dialog_lets_anything_through(name: str) -> None:
     app = Stage(lambda: Static("below"))
-    async with app.run_test(size=(90, 30)) as pilot:
-        for text in TEXTS[:: 7 if name != "confirm" else 2]:
+    async with app.run_test(size=(90, 60)) as pilot:
+        for text in IN_DIALOGS:
             dialog = DIALOGS[name](text)
             await app.push_screen(dialog)
             await pilot.pause()
