@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from kortix_tui.base.errors import InvalidInput, UsageError
 from kortix_tui.base.text import visible, visible_line
 from kortix_tui.base.words import CallState, Level
+from kortix_tui.cli.calls import add_calls_verb
 from kortix_tui.cli.connecting import add_account, add_connect, connect, offer_acceptance
 from kortix_tui.cli.connector_page import CONNECTORS, cells, say_connector, say_sync, say_test
 from kortix_tui.cli.opening import acting, reading
@@ -34,6 +35,7 @@ def add_connectors(parser: Parser) -> None:
     _add_reading(verbs)
     _add_changing(verbs)
     _add_calling(verbs)
+    add_calls_verb(verbs)
     add_policies_verb(verbs)
     add_policy_group(verbs)
 

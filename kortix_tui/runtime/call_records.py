@@ -77,7 +77,7 @@ class CallRecords:
         found = call_pages.calls(self._context.store, "WHERE c.id = ?", (call_id,))
         if not found:
             shown = shorten(visible_line(call_id), 80)
-            raise NotFound(f"No call {shown}.", hint="See `kortix audit ls --event connector.call`.")
+            raise NotFound(f"No call {shown}.", hint="See `kortix connectors calls`.")
         return found[0]
 
     def call(

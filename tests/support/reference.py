@@ -34,6 +34,7 @@ from kortix_tui.runtime.inbox import InboxItem
 from kortix_tui.sandbox.provider import EngineInfo
 from kortix_tui.store.audit import Actor, AuditEvent, ChainReport
 from kortix_tui.store.models import (
+    Call,
     CallRule,
     Change,
     Egress,
@@ -61,7 +62,7 @@ MODELS: dict[str, type[Any]] = {
         connector_views.PolicyView, connector_views.RuleView, connector_views.ActionView, connector_views.ReplayResult,
         connector_views.ReplayLine, CallRule, connector_views.CallRuleView, connector_views.ConnectorView,
         connector_views.ConnectionView, ConnectionChange, connector_views.SyncResult, CatalogueDifference,
-        ConnectorTest, ConnectorCheck, CallReport,
+        ConnectorTest, ConnectorCheck, CallReport, Call, connector_views.CallView,
     )
 }  # fmt: skip
 _PART = re.compile(r"(<!-- (table: (\w+)|keys) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
