@@ -86,7 +86,8 @@ def main(command: List[str]) -> NoReturn:
         _forward(places.door, places.port)
         environment.update(proxy_environment(token, places.port))
     environment.update(greeting.get("environment") or {})
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # Python ignores it, and programs inherit that
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and programs inherit that
+        signal.signal(number, signal.SIG_DFL)
     try:
         os.execvpe(command[0], command, environment)
     except OSError as error:

@@ -53,7 +53,7 @@ def _call(row: tuple[Any, ...]) -> CallView:
 
 def _approval(store: Store, view: CallView) -> ApprovalView:
     request = Materialised.model_validate_json(view.request or "")
-    sent = request.call if isinstance(request.call, HttpCall) else _as_http(request.call)
+    sent = request.call if isinstance(request.call, HttpCall) else as_http(request.call)
     raw = sent.body or b""
     # The digest of what is shown, whatever the row says: a decision names what was seen.
     shown = view.model_dump() | {"digest": request.digest()}
@@ -65,7 +65,7 @@ def _approval(store: Store, view: CallView) -> ApprovalView:
     )  # fmt: skip
 
 
-def _as_http(call: McpCall) -> HttpCall:
+def as_http(call: McpCall) -> HttpCall:
     """A tool server's call in the same form: all that the digest covers is shown."""
     facts = [("tool", call.tool)]
     if call.program is not None:
