@@ -40,7 +40,7 @@ VERDICTS: Final[dict[str, dict[str, Callable[[argparse.Namespace], int | None]]]
     "locked vault": {"unlock": vault.unlock},
 }
 WHAT: Final = (
-    "as `review ls` names it: call_… is a call, N or SLUG#N a change request, req_… an agent's request; or vault"
+    "as `review ls` names it: cal_… is a call, N or SLUG#N a change request, req_… an agent's request; or vault"
 )
 
 
@@ -56,14 +56,14 @@ def add_review(parser: Parser) -> None:
     add_json(verb)
     verb = verbs.add(
         "show", _show, "one thing that waits, in full",
-        examples=("review show call_7k2m", "review show billing#3", "review show req_7k2m"),
+        examples=("review show cal_7k2m", "review show billing#3", "review show req_7k2m"),
     )  # fmt: skip
     verb.add_argument("item", metavar="ITEM", help=WHAT)
     add_project(verb)
     add_json(verb)
     verb = verbs.add(
         "act", _act, "decide about one thing that waits",
-        examples=("review act call_7k2m approve", 'review act call_7k2m deny --note "ask the customer first"',
+        examples=("review act cal_7k2m approve", 'review act cal_7k2m deny --note "ask the customer first"',
                   "review act billing#3 merge", "review act billing#3 close --at 3f2a91c0d4e7",
                   "review act req_7k2m provide", "review act vault unlock"),
     )  # fmt: skip
