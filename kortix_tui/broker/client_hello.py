@@ -9,6 +9,7 @@ from __future__ import annotations
 from enum import Enum, auto
 from typing import Final
 
+_RECORDS: Final = range(20, 25)
 _HANDSHAKE: Final = 22
 _CLIENT_HELLO: Final = 1
 _SERVER_NAME: Final = 0
@@ -35,8 +36,10 @@ def server_name(data: bytes) -> str | Hello:
     """
     if not data:
         return Hello.MORE
-    if data[0] != _HANDSHAKE or (len(data) > 1 and data[1] != 3):
+    if data[0] not in _RECORDS or (len(data) > 1 and data[1] != 3):
         return Hello.NOT_TLS
+    if data[0] != _HANDSHAKE:  # no client begins so, but some servers pass over it and take the message behind it
+        return Hello.NAMELESS if len(data) > 1 else Hello.MORE
     message = _message(data)
     if message is None:
         return Hello.MORE if len(data) < LONGEST else Hello.NAMELESS
