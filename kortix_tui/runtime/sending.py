@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from kortix_tui.base.words import CallState
 from kortix_tui.broker.connectors.credentials import Attached
 from kortix_tui.broker.connectors.model import HttpCall, Materialised, McpCall, Reply
 from kortix_tui.broker.network.client import Reach, open_client
-from kortix_tui.broker.network.exchange import MaybeSent, NotSent, send
+from kortix_tui.broker.network.exchange import LONGEST_HEADER, MaybeSent, NotSent, send
 from kortix_tui.runtime.call_ledger import End
 from kortix_tui.vault.redaction import Redactor
 
@@ -29,6 +30,9 @@ MOST_CLIENTS: Final = 64
 SHORTEST: Final = 4
 """Characters of a credential from which it is taken out of an answer to the letter, however short values are for the
 vault's own search."""
+_MARK: Final = b"[redacted]"
+_FAULT: Final = "Sending it failed in a way that is not foreseen. The call may have run."
+log = logging.getLogger(__name__)
 _Place = tuple[str, str, str]
 
 
@@ -87,18 +91,23 @@ class Sending:
             redactor: The values that must not get into an answer.
         """
         begun = time.monotonic()
+        clean = Cleaning(attached, redactor)
         try:
             reply = await self._exchange(request, attached)
-        except NotSent as error:
-            end = End(CallState.FAILED, code=NotSent.code, message=str(error), duration_ms=_since(begun))
+        except NotSent as error:  # a tool server's own words may be in its message
+            end = End(CallState.FAILED, code=NotSent.code, message=clean.text(str(error)), duration_ms=_since(begun))
             return Sent(end, {}, b"")
         except MaybeSent as error:
             end = End(
-                CallState.UNKNOWN, code="may_have_run", message=str(error), status=error.status,
+                CallState.UNKNOWN, code="may_have_run", message=clean.text(str(error)), status=error.status,
                 duration_ms=_since(begun),
             )  # fmt: skip
             return Sent(end, {}, b"")
-        return _answered(reply, _since(begun), attached, redactor)
+        except Exception as error:  # its text, and its chain, may hold the credential
+            log.warning("sending a call of %s failed: %s", request.connector, type(error).__name__)
+            end = End(CallState.UNKNOWN, code="may_have_run", message=_FAULT, duration_ms=_since(begun))
+            return Sent(end, {}, b"")
+        return _answered(reply, _since(begun), clean)
 
     async def _exchange(self, request: Materialised, attached: Attached) -> Reply:
         if isinstance(request.call, McpCall):
@@ -125,9 +134,8 @@ def _since(begun: float) -> float:
     return round((time.monotonic() - begun) * 1000, 3)
 
 
-def _answered(reply: Reply, duration_ms: float, attached: Attached, redactor: Redactor) -> Sent:
-    clean = Cleaning(attached, redactor)
-    body = clean.data(reply.body)
+def _answered(reply: Reply, duration_ms: float, clean: Cleaning) -> Sent:
+    body = clean.data(reply.body, cut=reply.truncated)
     good = reply.status < 400
     end = End(
         CallState.DONE if good else CallState.FAILED,
@@ -135,8 +143,14 @@ def _answered(reply: Reply, duration_ms: float, attached: Attached, redactor: Re
         message=None if good else f"The server answered with status {reply.status}.",
         status=reply.status, bytes=len(body), duration_ms=duration_ms,
     )  # fmt: skip
-    headers = {name: visible_line(clean.text(value)) for name, value in reply.headers}
+    headers = {name: visible_line(_header(clean, value)) for name, value in reply.headers}
     return Sent(end, headers, body, reply.truncated, rejected=reply.status == 401)
+
+
+def _header(clean: Cleaning, value: str) -> str:
+    if len(value) < LONGEST_HEADER or not value.endswith("…"):
+        return clean.text(value)
+    return clean.text(value[:-1], cut=True) + "…"
 
 
 class Cleaning:
@@ -151,13 +165,28 @@ class Cleaning:
         self._own = Redactor.of(("credential", one) for one in self._exact)
         self._redactor = redactor
 
-    def data(self, data: bytes) -> bytes:
-        """The bytes without them."""
-        clean = self._redactor.data(self._own.data(data))
-        for exact in self._exact:
-            clean = clean.replace(exact, b"[redacted]")
-        return clean
+    def data(self, data: bytes, *, cut: bool = False) -> bytes:
+        """The bytes without them.
 
-    def text(self, text: str) -> str:
+        Args:
+            data: The bytes.
+            cut: There was more: they may end in the middle of a value, and an agent may choose where.
+        """
+        clean = data
+        for redactor in (self._own, self._redactor):
+            clean = redactor.stream().feed(clean, final=True) if cut else redactor.data(clean)
+        for exact in self._exact:
+            clean = clean.replace(exact, _MARK)
+        return self._without_beginning(clean) if cut else clean
+
+    def text(self, text: str, *, cut: bool = False) -> str:
         """The text without them."""
-        return self.data(text.encode("utf-8", "surrogatepass")).decode("utf-8", "replace")
+        return self.data(text.encode("utf-8", "surrogatepass"), cut=cut).decode("utf-8", "replace")
+
+    def _without_beginning(self, data: bytes) -> bytes:
+        """The bytes, which do not end with the beginning of what was sent."""
+        for exact in self._exact:
+            for length in range(len(exact) - 1, SHORTEST - 1, -1):
+                if data.endswith(exact[:length]):
+                    return data[:-length] + _MARK
+        return data

@@ -115,7 +115,7 @@ def find_action(slug: str, name: str, catalogue: Catalogue, current: Catalogue) 
     """An action that both catalogues have, and the higher of both risks.
 
     Raises:
-        CallRefused: There is none, or it cannot be called.
+        CallRefused: There is none, it cannot be called, or the base branch has made another request of it.
     """
     action, now = catalogue.action(name), current.action(name)
     if action is None or now is None:
@@ -125,6 +125,11 @@ def find_action(slug: str, name: str, catalogue: Catalogue, current: Catalogue) 
         )
     if (why := action.unavailable or now.unavailable) is not None:
         raise CallRefused("action_unavailable", f"{slug}.{name} cannot be called: {visible_line(why)}")
+    if (action.operation, action.input_schema) != (now.operation, now.input_schema):
+        raise CallRefused(
+            "action_changed", f"{slug}.{name} sends or takes something else on the base branch since this session began.",
+            hint="A new session uses it as it is now; end your turn and say so.",
+        )  # fmt: skip
     return action, max(action.risk, now.risk, key=_RISKS.index)
 
 

@@ -7,6 +7,7 @@ import re
 import ssl
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from contextlib import aclosing
+from functools import lru_cache
 from typing import TYPE_CHECKING, ClassVar, Final, cast
 from urllib.parse import quote
 
@@ -36,7 +37,8 @@ _SEEN: Final = frozenset(
     )
 )
 _MOST_HEADERS: Final = 32
-_LONGEST_HEADER: Final = 4096
+LONGEST_HEADER: Final = 4096
+"""Characters of an answer's header that are kept; what was longer has exactly so many, the last one an ellipsis."""
 _OURS: Final = frozenset(
     ("connection", "content-length", "expect", "host", "te", "trailer", "transfer-encoding", "upgrade")
 )
@@ -81,6 +83,7 @@ class FetchFailed(KortixError):
     code: ClassVar[str] = "fetch_failed"
 
 
+@lru_cache(maxsize=256)
 def canonical(url: str) -> str:
     """The spelling of a URL in which it is sent, and must therefore be shown and stored.
 
@@ -258,7 +261,7 @@ def _seen(headers: Iterable[tuple[str, str]], query: Iterable[str]) -> Iterator[
             text = _USER.sub(r"\1", text)
             if names:
                 text = re.sub(rf"([?&;](?:{names})=)[^&;#<>\s]*", r"\1[redacted]", text, flags=re.IGNORECASE)
-        yield key, visible_line(shorten(text, _LONGEST_HEADER))
+        yield key, shorten(visible_line(text), LONGEST_HEADER)
 
 
 def _failures() -> tuple[type[Exception], ...]:
