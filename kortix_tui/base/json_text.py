@@ -40,21 +40,21 @@ def indented(text: str) -> str:
 def _indented(text: str) -> Iterator[str]:
     depth, opened = 0, False
     for match in _TOKEN.finditer(text):
-        token = match[0]
-        closing = token in "}]"
+        word = match[0]
+        closing = word in "}]"
         if opened and not closing:
             yield "\n" + INDENT * depth
         if closing:
             depth -= 1
             if not opened:
                 yield "\n" + INDENT * depth
-        yield token
-        opened = token in "{["
+        yield word
+        opened = word in "{["
         if opened:
             depth += 1
-        elif token == ",":
+        elif word == ",":
             yield "\n" + INDENT * depth
-        elif token == ":":
+        elif word == ":":
             yield " "
 
 
@@ -92,7 +92,7 @@ class Differing:
 
 
 def difference(old: str, new: str) -> tuple[list[Differing], int]:
-    """What differs between two JSON texts, in the order of the newer one and then of what is gone; how many are the same.
+    """What differs between two JSON texts, in the order of the newer one, then what is gone; and how many are the same.
 
     Args:
         old: Must be JSON.

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
 from console_source import MemorySource, a_day
+from hostile import corpus
 from memory_calls import a_call, fill_calls
 from textual import events
 from textual.app import App
@@ -14,6 +17,7 @@ from textual.pilot import Pilot
 from kortix_tui.base.words import CallState, Risk
 from kortix_tui.console.app import KortixApp
 from kortix_tui.console.forms.approval_forms import DenyForm, RememberForm
+from kortix_tui.console.safety import is_clean
 from kortix_tui.console.screens.approval import ApprovalScreen
 from kortix_tui.console.screens.approval_page import approval_page
 from kortix_tui.console.screens.inbox import InboxScreen
@@ -284,3 +288,16 @@ def test_the_last_approved_call_is_compared_value_by_value() -> None:
     assert "~ amount" in found and "- 4000" in found and "+ 4200" in found
     assert "1 value the same" in found
     assert "none was approved before" in page(source.approvals.show("call_2"))
+
+
+@pytest.mark.parametrize("unfolded", [False, True])
+def test_hostile_text_stays_text(unfolded: bool) -> None:
+    session = a_day().session_rows[0]
+    for text in corpus():
+        view = a_call(
+            1, session, arguments={text: [text]}, reason=text, url=text, headers=((text, text),), rule_says=text,
+            credential=text, session_title=text, agent=text, last_approved=json.dumps({"old": text}), message=text,
+            note=text, state=CallState.DENIED, decided_by=text, decided_at=session.created_at,
+        )  # fmt: skip
+        for line in approval_page(view, view.created_at, 80, unfolded=unfolded):
+            assert all(is_clean(part.text) for part in line), text

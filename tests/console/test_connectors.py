@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from console_source import MemorySource, a_day
-from memory_calls import fill_calls, fill_connectors
+from console_source import NOW, MemorySource, a_day
+from hostile import corpus
+from memory_calls import a_connection, a_connector, a_rule, an_action, fill_calls, fill_connectors
 from textual import events
 from textual.app import App
 from textual.pilot import Pilot
 
-from kortix_tui.base.words import VaultState, Verdict
+from kortix_tui.base.words import Risk, VaultState, Verdict
 from kortix_tui.broker.conditions import text_answer
+from kortix_tui.broker.connectors.model import CatalogueDifference
 from kortix_tui.console.app import KortixApp
 from kortix_tui.console.forms.approval_forms import RememberForm, exactly
 from kortix_tui.console.forms.authorizing_dialog import AuthorizingDialog
@@ -24,12 +26,15 @@ from kortix_tui.console.forms.connection_forms import (
     RuleForm,
 )
 from kortix_tui.console.forms.unlock_form import UnlockForm
+from kortix_tui.console.safety import is_clean
 from kortix_tui.console.screens.accept_dialog import AcceptDialog
+from kortix_tui.console.screens.connector_rows import connector_page, connector_row, difference_lines, gates_line
 from kortix_tui.console.screens.connectors import ConnectorsScreen
 from kortix_tui.console.widgets.confirm import ConfirmDialog
 from kortix_tui.console.widgets.message_line import MessageLine
 from kortix_tui.console.widgets.report import ReportDialog
 from kortix_tui.console.widgets.table import VirtualTable
+from kortix_tui.runtime.connector_views import PolicyView
 
 Make = Callable[..., KortixApp]
 Until = Callable[..., Awaitable[None]]
@@ -276,3 +281,27 @@ def test_a_rules_value_matches_nothing_else() -> None:
         assert text_answer(match, text).value == "yes" or not text
         for other in (f"{text}x", f"x{text}", "a-b", "anything"):
             assert text_answer(match, other).value != "yes" or not text
+
+
+def test_hostile_text_stays_text() -> None:
+    for text in corpus():
+        connector = a_connector(
+            "billing", name=text, agents=(text,), place=text, problem=text, auth=text, provider=text,
+            connections=(a_connection("billing", text, auth=text),),
+        )  # fmt: skip
+        policy = PolicyView(
+            project="acme-api", connector="billing", default_mode="risk", sensitive=False,
+            rules=(a_rule(0, text, Verdict.RUN, conditions=(text,), note=text), a_rule(1, text, Verdict.ASK)),
+            actions=(
+                an_action(text, Risk.READ, Verdict.RUN, text),
+                an_action(text, Risk.WRITE, Verdict.ASK, "", unavailable=text),
+            ),
+        )  # fmt: skip
+        changed = CatalogueDifference(added=(text,), removed=(text,), changed=(text,), base_url=(text, None))
+        lines = [
+            *connector_page(connector, policy, NOW, 80), *difference_lines(changed),
+            gates_line([connector.model_copy(update={"gates_off": True})], (), "M"),
+            gates_line([], (("acme-api", text),), "M"),
+        ]  # fmt: skip
+        assert all(is_clean(part.text) for line in lines for part in line), text
+        assert all(is_clean(cell.text) for cell in connector_row(connector).cells.values()), text
