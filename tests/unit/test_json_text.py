@@ -32,7 +32,7 @@ def test_no_character_of_a_value_changes() -> None:
 
 
 def test_a_key_that_is_no_word_is_quoted() -> None:
-    assert leaves('{"a.b":{"":1},"c d":[2]}') == {'"a.b"."" '.strip(): "1", '"c d"[0]': "2"}
+    assert leaves('{"a.b":{"":1},"c d":[2]}') == {'"a.b".""': "1", '"c d"[0]': "2"}
 
 
 def test_what_differs() -> None:
