@@ -211,4 +211,4 @@ def _unauthorized() -> Response:
 
 
 def _model(status: int, model: BaseModel) -> Response:
-    return json_response(status, model.model_dump(mode="json"))
+    return Response(status, model.model_dump_json().encode(), (("content-type", "application/json"),))

@@ -1,7 +1,7 @@
 """One call carried to its end: decided by policy, memory or a person, sent at most once, on record (invariant I5).
 
-What changes the world is written as `executing`, committed, before its first byte leaves. A read that policy lets run
-is written once, when it has ended. Whatever this process leaves under way when it dies, the next host calls `unknown`.
+What changes the world is written as `executing`, committed, before its first byte leaves; a read that policy lets run
+is, before its answer is handed out. Whatever this process leaves under way when it dies, the next host calls `unknown`.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from kortix_tui.runtime.call_ledger import End, NewCall
 from kortix_tui.runtime.call_limits import Limits
 from kortix_tui.runtime.call_making import Caller, CallMaking, Prepared
 from kortix_tui.runtime.call_reports import Head
+from kortix_tui.runtime.call_writes import LateWrites
 from kortix_tui.runtime.connection_choice import NotConnected
 from kortix_tui.runtime.connection_rows import note_use
 from kortix_tui.runtime.ledger import Ledger
@@ -41,9 +42,9 @@ if TYPE_CHECKING:
     from kortix_tui.runtime.custody import Custody
     from kortix_tui.runtime.host_credentials import HostCredentials
 
-RECORD_S: Final = 2.0
-"""A read that takes longer is written down while it is under way: its caller may have to find it again by its id."""
 RETRY_S: Final = 5.0
+SMALL: Final = 64 << 10
+"""Bytes of an answer that is kept in the same go as its row: that is faster than another thread's start."""
 MOST_PENDING: Final = 20
 """Calls of one session that may wait for a person at a time."""
 KEPT_ARGUMENTS: Final = 16 << 10
@@ -112,6 +113,7 @@ class Carrying:
         self._outputs = outputs
         self._expire = expire
         self._waits = waits
+        self.late = LateWrites(ledger)
         self._limits = Limits()
         self._deciding = defaultdict[str, asyncio.Lock](asyncio.Lock)
 
@@ -155,7 +157,7 @@ class Carrying:
 
     async def _settle(self, run: Run, prepared: Prepared, reason: str) -> _Then | None:
         """Decide, and write it down; what is left to do after that."""
-        decision = self._making.judge(run.caller, prepared)
+        decision = self._making.judge(run.caller, prepared) if prepared.limited else prepared.decision
         if (refusal := blocked(decision, run.wish.connector, run.wish.action)) is not None:
             raise refusal
         asks, rule_id = decision.verdict is Verdict.ASK, None
@@ -192,11 +194,11 @@ class Carrying:
         decision = refusal.decision or Decision(verdict=Verdict.BLOCK, rule=RuleSource(source="host"))
         new = _new(run, prepared, decision, reason)
         if prepared is None:
-            new = new.model_copy(update={"arguments": self._kept(run)})
+            new = new.model_copy(update={"arguments": self._readable(run)})
         change = partial(call_ledger.refuse, new=new, code=refusal.word, message=str(refusal))
         run.call = await self._ledger.write(change)
 
-    def _kept(self, run: Run) -> str:
+    def _readable(self, run: Run) -> str:
         """What is kept of arguments that nobody has read strictly."""
         import rfc8785
 
@@ -237,13 +239,13 @@ class Carrying:
         except KortixError as error:
             raise CallRefused(error.code, error.message, hint=error.hint) from None
 
-    async def _begin(self, run: Run, new: NewCall, rule_id: str | None) -> bool:
+    async def _begin(self, run: Run, new: NewCall, rule_id: str | None, *, anchor: bool = True) -> bool:
         def change(tx: Transaction) -> Call | None:
             if rule_id is not None and not call_memory.consume(tx, rule_id):
                 return None
             return call_ledger.begin(tx, new)
 
-        run.call = await self._ledger.write(change)
+        run.call = await self._ledger.write(change, anchor=anchor)
         run.recorded.set()
         return run.call is not None
 
@@ -253,29 +255,30 @@ class Carrying:
         run.body = sent.body
 
     async def _read(self, run: Run, new: NewCall, request: Materialised, attached: Attached) -> None:
-        """A read that policy lets run: written when it has ended, or once it takes long."""
-        sending = asyncio.create_task(self._sending.send(request, attached, self._custody.redactor))
+        """A read that policy lets run: its row is written while it is under way, and its end together with others'.
+
+        Nothing is handed out that is not on record. A death before the end is written leaves a read that may have run.
+        """
+        recording = asyncio.create_task(self._begin(run, new, None, anchor=False))
         try:
-            await asyncio.wait({sending}, timeout=RECORD_S)
-            slow = not sending.done()
-            if slow:
-                await self._begin(run, new, None)
-            sent = await sending
+            sent = await self._sending.send(request, attached, self._custody.redactor)
+            await recording
         finally:
-            sending.cancel()
-        if slow:
-            run.call = await self._finish(new.id, new.session_id, request, sent, self._waited(run)) or run.call
-        else:
-            end = await self._kept_end(new.id, new.session_id, sent)
+            recording.cancel()
+        assert run.call is not None  # noqa: S101 - recorded
+        end = _end_of(new.id, sent)
+        if len(sent.body) > SMALL:
+            end = await asyncio.to_thread(self._kept, new.id, new.session_id, sent)
+        collected = self._waited(run)() or new.session_id is None
 
-            def change(tx: Transaction) -> Call:
-                _note_use(tx, request)
-                collected = self._waited(run)() or new.session_id is None
-                return call_ledger.finish_new(tx, new, run.begun, end, collected=collected)
+        def change(tx: Transaction) -> None:
+            kept = end if len(sent.body) > SMALL else self._kept(new.id, new.session_id, sent)
+            _note_use(tx, request)
+            call_ledger.finish(tx, new.id, kept, collected=collected)
 
-            run.call = await self._ledger.write(change)
-            await self._rejected(request, sent)
-        run.body = sent.body
+        self.late.add(new.id, change)
+        run.call, run.body = call_ledger.ended(run.call, end, self._ledger.store.clock.now(), collected), sent.body
+        await self._rejected(request, sent)
 
     def _waited(self, run: Run) -> Callable[[], bool]:
         return lambda: run.waiters > 0 or self._waits(run.id)
@@ -326,7 +329,7 @@ class Carrying:
     async def _finish(
         self, call_id: str, session_id: str | None, request: Materialised, sent: Sent, waits: Callable[[], bool]
     ) -> Call | None:
-        end = await self._kept_end(call_id, session_id, sent)
+        end = await asyncio.to_thread(self._kept, call_id, session_id, sent)
 
         def change(tx: Transaction) -> Call | None:
             _note_use(tx, request)
@@ -336,19 +339,17 @@ class Carrying:
         await self._rejected(request, sent)
         return call
 
-    async def _kept_end(self, call_id: str, session_id: str | None, sent: Sent) -> End:
-        """Keep the answer; what cannot be kept is told by its absence."""
-        if sent.end.status is None:
-            return sent.end
-        head = Head(headers=dict(sent.headers), truncated=sent.truncated).model_dump_json()
-        if not sent.body:
-            return replace(sent.end, reply=head)
+    def _kept(self, call_id: str, session_id: str | None, sent: Sent) -> End:
+        """Keep the answer; what cannot be kept is told by its absence. Blocking."""
+        end = _end_of(call_id, sent)
+        if end.output is None:
+            return end
         try:
-            name = await asyncio.to_thread(self._outputs.write, session_id, call_id, sent.body)
+            self._outputs.write(session_id, end.output, sent.body)
         except OSError:
             log.warning("the answer of call %s could not be kept", call_id)
-            return replace(sent.end, reply=head)
-        return replace(sent.end, reply=head, output=name)
+            return replace(end, output=None)
+        return end
 
     async def _rejected(self, request: Materialised, sent: Sent) -> None:
         """A token that the server does not take is renewed before the next call."""
@@ -366,6 +367,14 @@ def _new(run: Run, prepared: Prepared | None, decision: Decision, reason: str) -
         arguments=prepared.request.arguments if prepared else "{}", request=prepared.request if prepared else None,
         actor=caller.actor,
     )  # fmt: skip
+
+
+def _end_of(call_id: str, sent: Sent) -> End:
+    """The end as it is written down, if the answer can be kept."""
+    if sent.end.status is None or sent.end.state is CallState.UNKNOWN:
+        return sent.end
+    head = Head(headers=dict(sent.headers), truncated=sent.truncated).model_dump_json()
+    return replace(sent.end, reply=head, output=f"{call_id}.out" if sent.body else None)
 
 
 def _note_use(tx: Transaction, request: Materialised) -> None:

@@ -146,10 +146,10 @@ def finish(tx: Transaction, call_id: str, end: End, *, collected: bool) -> Call 
     return call
 
 
-def finish_new(tx: Transaction, new: NewCall, started_at: datetime, end: End, *, collected: bool) -> Call:
-    """A read that policy lets run, written once: nothing outside depends on whether it was made."""
-    values = _ending(tx, end) | {"started_at": to_text(started_at), "asked_at": to_text(started_at)}
-    return _insert(tx, new, end.state, **values, **(_collected(tx) if collected else {}))
+def ended(call: Call, end: End, at: datetime, collected: bool) -> Call:
+    """The call's row as `finish` will write it."""
+    told = {"ended_at": at, "collected_at": at if collected else None}
+    return call.model_copy(update=vars(end) | told)
 
 
 def close(tx: Transaction, call: Call, state: CallState, code: str, message: str) -> bool:

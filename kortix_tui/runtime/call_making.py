@@ -76,7 +76,7 @@ class Prepared:
     """A call that could be made.
 
     Attributes:
-        limited: Whether a limit on calls or amounts may count it: it is written down before the next is decided.
+        decision: What policy said when it was prepared.
     """
 
     known: Known
@@ -85,10 +85,11 @@ class Prepared:
     arguments: dict[str, Any]
     account: str | None
     request: Materialised
+    decision: Decision
 
     @property
     def limited(self) -> bool:
-        """Whether some rule counts calls or amounts."""
+        """Whether some rule counts calls or amounts: it is decided anew, and on record before the next is decided."""
         return any(
             _counts(rule)
             for policy in self.known.wanted.policies
@@ -247,7 +248,7 @@ class CallMaking:
             definition_hash=self.definition(wanted.connector),
             credential=connection.id if connection else None, credential_place=place_of(connection),
         )  # fmt: skip
-        return Prepared(known, action, risk, arguments, connection.account if connection else None, request)
+        return Prepared(known, action, risk, arguments, connection.account if connection else None, request, first)
 
     def judge(self, caller: Caller, prepared: Prepared) -> Decision:
         """What policy says of it at this moment."""

@@ -65,6 +65,7 @@ class CallSweep:
         await self._leave()
         await self._supersede()
         await self._tell()
+        await asyncio.to_thread(self._ledger.store.note_head)
 
     async def _expire(self) -> None:
         now = to_text(self._ledger.store.clock.now())

@@ -6,6 +6,7 @@ All waiting is by the store: a decision that any process writes is seen within t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections import defaultdict
@@ -19,7 +20,7 @@ from kortix_tui.base.ids import new_id
 from kortix_tui.base.words import CallState
 from kortix_tui.broker.services import LONGEST_HOLD_S, CallReport, CallWish
 from kortix_tui.runtime import call_ledger
-from kortix_tui.runtime.call_carrying import RECORD_S, Carrying, Run
+from kortix_tui.runtime.call_carrying import Carrying, Run
 from kortix_tui.runtime.call_making import Caller, CallMaking
 from kortix_tui.runtime.call_records import OperatorCall
 from kortix_tui.runtime.call_reports import note_of, report_of
@@ -41,6 +42,8 @@ if TYPE_CHECKING:
     from kortix_tui.store.models import Request
 
 CLOSE_S: Final = 3.0
+SHORT_S: Final = 2.0
+"""However little a caller waits, a call that takes no longer than that is answered at once."""
 MOST_NOTES: Final = 100
 log = logging.getLogger(__name__)
 
@@ -115,6 +118,8 @@ class Calls:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        with contextlib.suppress(KortixError):
+            await self._carrying.late.flush()
         await self._sending.close()
 
     def notes_to(self, session_id: str, note: Callable[[str], None] | None) -> None:
@@ -157,7 +162,7 @@ class Calls:
         run.waiters += 1
         try:
             try:
-                async with asyncio.timeout(max(hold_s, RECORD_S)):
+                async with asyncio.timeout(max(hold_s, SHORT_S)):
                     await run.done.wait()
             except TimeoutError:
                 await run.recorded.wait()
@@ -205,7 +210,7 @@ class Calls:
         Raises:
             NotFound: The session made no such call.
         """
-        call = self.find(session_id, call_id)
+        call = await self.settled(session_id, call_id)
         self._asked[call_id] = time.monotonic()
         if leave and not call.state.final:
             await self._ledger.write(partial(call_ledger.leave, call_id=call_id))
@@ -226,6 +231,15 @@ class Calls:
             return None
         return await asyncio.to_thread(self._outputs.read, call.session_id, call.output)
 
+    async def settled(self, session_id: str | None, call_id: str) -> Call:
+        """The row of a session's call, once everything that is known of it is written.
+
+        Raises:
+            NotFound: It made no such call.
+        """
+        await self._carrying.late.settle(call_id)
+        return self.find(session_id, call_id)
+
     def find(self, session_id: str | None, call_id: str) -> Call:
         """The row of a session's call.
 
@@ -241,6 +255,7 @@ class Calls:
 
     async def lost(self, call_id: str) -> None:
         """A final answer was sent, and its caller was not there any more: the session is told by a prompt."""
+        await self._carrying.late.settle(call_id)
         await self._ledger.write(partial(call_ledger.uncollect, call_id=call_id))
 
     async def _until_final(self, session_id: str | None, call_id: str, wait: float) -> Call:
@@ -282,7 +297,7 @@ class Calls:
             retry = await self._carrying.execute_approved(self.making.caller(call.session_id), call)
         except KortixError as error:  # the store is busy, the disk is full: nothing was sent, or its row says so
             log.warning("the approved call %s could not be carried out: %s", call_id, error)
-            retry = RECORD_S
+            retry = SHORT_S
         if retry is not None:
             self._not_before[call_id] = time.monotonic() + retry
             return

@@ -9,8 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import stat
 from collections import defaultdict
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +24,6 @@ from kortix_tui.repository.names import branch_ref
 from kortix_tui.repository.remote import local_path
 from kortix_tui.runtime.ledger import Ledger
 from kortix_tui.runtime.preparing import AGAIN_S, Preparing
-from kortix_tui.store.models import Project
 
 REMOTE_S: Final = 20.0
 """How old what is known of a repository on the network may be."""
@@ -71,19 +73,19 @@ class Governing:
         """
         key = (project_id, branch)
         async with self._looking[key]:
-            project = self._ledger.project(project_id)
+            address = self._address(project_id)
             mirror = await self._preparing.mirror(project_id)
-            source, here = await asyncio.to_thread(_look, project, mirror.path, branch)
+            source, here = _look(address, mirror.path, branch)
             known, now = self._known.get(key), self._ledger.store.clock.monotonic()
             if known is not None and known.source == source and not self._is_old(known, now):
                 if known.mirror == here:
                     return known.base
             else:
                 try:
-                    await mirror.fetch(project.source, base=branch, wall_s=AGAIN_S)
+                    await mirror.fetch(address, base=branch, wall_s=AGAIN_S)
                 except (GitFailed, DeadlineExceeded, SourceMissing) as error:
-                    log.warning("the base branch of %s is taken as last fetched: %s", project.slug, error.message)
-                _, here = await asyncio.to_thread(_look, project, mirror.path, branch)
+                    log.warning("the base branch of %s is taken as last fetched: %s", project_id, error.message)
+                _, here = _look(address, mirror.path, branch)
             commit = await mirror.resolve(branch_ref(branch))
             if commit is None:
                 self._known.pop(key, None)
@@ -92,36 +94,53 @@ class Governing:
             self._known[key] = _Known(source, here, now, base)
             return base
 
+    def _address(self, project_id: str) -> str:
+        row = self._ledger.store.one("SELECT source FROM projects WHERE id = ?", (project_id,))
+        assert row is not None  # noqa: S101 - rows of projects are never deleted
+        return str(row[0])
+
     @staticmethod
     def _is_old(known: _Known, now: float) -> bool:
         return not known.source and now - known.asked_at > REMOTE_S
 
 
-def _look(project: Project, mirror: Path, branch: str) -> tuple[_Stamp, _Stamp]:
-    """Stamps of the files that say where a branch is; none for a source that is not a folder of this machine."""
-    folder = local_path(project.source)
-    return (_stamp(_git_folder(folder), branch) if folder is not None else ()), _stamp(mirror, branch)
+def _look(address: str, mirror: Path, branch: str) -> tuple[_Stamp, _Stamp]:
+    """Stamps of the files that say where a branch is; none for a source that is not a folder of this machine.
+
+    A handful of looks at the file system: less than handing them to a thread costs.
+    """
+    folder = _folder(address)
+    return (_stamp(_git_folder(folder), branch) if folder is not None else ()), _stamp(str(mirror), branch)
 
 
-def _git_folder(folder: Path) -> Path:
+@lru_cache(maxsize=64)
+def _folder(address: str) -> str | None:
+    folder = local_path(address)
+    return None if folder is None else str(folder)
+
+
+def _git_folder(folder: str) -> str:
     """Where a checkout, a linked worktree or a bare repository keeps its refs."""
-    place = folder / ".git"
-    if place.is_file():
-        text = place.read_text("utf-8", "replace").partition("gitdir:")[2].strip()
-        place = folder / text
-        common = place / "commondir"
-        return place / common.read_text("utf-8", "replace").strip() if common.is_file() else place
-    return place if place.is_dir() else folder
-
-
-def _stamp(git_folder: Path, branch: str) -> _Stamp:
-    places = (git_folder / branch_ref(branch), git_folder / "packed-refs", git_folder / "reftable" / "tables.list")
-    return tuple(_stamp_of(place) for place in places)
-
-
-def _stamp_of(place: Path) -> tuple[int, int, int] | None:
+    place = f"{folder}/.git"
     try:
-        status = place.stat()
+        mode = os.stat(place).st_mode  # noqa: PTH116 - asked at each call; a `Path` costs more than the look
+    except OSError:
+        return folder
+    if stat.S_ISDIR(mode):
+        return place
+    own = Path(folder) / Path(place).read_text("utf-8", "replace").partition("gitdir:")[2].strip()
+    common = own / "commondir"
+    return str(own / common.read_text("utf-8", "replace").strip() if common.is_file() else own)
+
+
+def _stamp(git_folder: str, branch: str) -> _Stamp:
+    places = (branch_ref(branch), "packed-refs", "reftable/tables.list")
+    return tuple(_stamp_of(f"{git_folder}/{place}") for place in places)
+
+
+def _stamp_of(place: str) -> tuple[int, int, int] | None:
+    try:
+        status = os.stat(place)  # noqa: PTH116
     except OSError:
         return None
     return status.st_ino, status.st_mtime_ns, status.st_size

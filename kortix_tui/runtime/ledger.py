@@ -44,11 +44,11 @@ class Ledger:
         self.epoch = epoch
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="kortix-ledger")
 
-    async def write(self, change: Callable[[Transaction], T]) -> T:
-        """Run one fenced transaction in the ledger's thread."""
+    async def write(self, change: Callable[[Transaction], T], *, anchor: bool = True) -> T:
+        """Run one fenced transaction in the ledger's thread; `anchor` as in `Store.write`."""
 
         def run() -> T:
-            with self.store.write(epoch=self.epoch) as tx:
+            with self.store.write(epoch=self.epoch, anchor=anchor) as tx:
                 return change(tx)
 
         return await asyncio.get_running_loop().run_in_executor(self._pool, run)

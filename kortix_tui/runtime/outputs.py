@@ -28,19 +28,18 @@ class Outputs:
         """Where they are: of a session, or of the operator's own calls."""
         return (self._home.path if session_id is None else self._home.session(session_id)) / "calls"
 
-    def write(self, session_id: str | None, call_id: str, data: bytes) -> str:
-        """Keep an answer; returns the name of its file.
+    def write(self, session_id: str | None, name: str, data: bytes) -> None:
+        """Keep an answer in a file of that name.
 
         Raises:
             OSError: The disk does not take it.
         """
-        folder, name = self.folder(session_id), f"{call_id}.out"
+        folder = self.folder(session_id)
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._make_room(session_id, folder, len(data))
         descriptor = os.open(folder / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
-        return name
 
     def read(self, session_id: str | None, name: str) -> bytes | None:
         """A whole answer; `None` when it had to go."""

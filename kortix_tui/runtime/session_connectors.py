@@ -78,7 +78,7 @@ class SessionConnectors:
         Raises:
             NotFound: There is none, or it had to go.
         """
-        call = self._calls.find(self._session_id, call_id)
+        call = await self._calls.settled(self._session_id, call_id)
         data = await self._calls.output(call)
         if data is None:
             shown = visible_line(shorten(call_id, 40))

@@ -103,6 +103,7 @@ class Store:
         self._local = threading.local()
         self._open: list[sqlite3.Connection] = []
         self._guard = threading.Lock()
+        self._head: tuple[int, str] | None = None
         self._migrate()
         self.install_id = self._meta("install_id")
 
@@ -136,6 +137,7 @@ class Store:
 
     def close(self) -> None:
         """Close every thread's connection."""
+        self.note_head()
         with self._guard:
             for connection in self._open:
                 connection.close()
@@ -175,11 +177,13 @@ class Store:
     # Writing
 
     @contextmanager
-    def write(self, *, epoch: int | None = None) -> Iterator[Transaction]:
+    def write(self, *, epoch: int | None = None, anchor: bool = True) -> Iterator[Transaction]:
         """One audited transaction.
 
         Args:
             epoch: The caller acts as host of this epoch; refused when another host has taken over since.
+            anchor: Whether the chain's head is noted outside the database at once; otherwise `note_head` does it, or
+                the next write that does.
 
         Raises:
             Fenced: `epoch` is not the newest.
@@ -203,7 +207,15 @@ class Store:
         except sqlite3.Error as error:
             raise _failed(self.home, error) from error
         if transaction.last_event is not None:
-            audit.write_head(self.home, *transaction.last_event)
+            self._head = None if anchor else transaction.last_event
+            if anchor:
+                audit.write_head(self.home, *transaction.last_event)
+
+    def note_head(self) -> None:
+        """Note the chain's head outside the database, where writes have left that for later."""
+        head, self._head = self._head, None
+        if head is not None:
+            audit.write_head(self.home, *head)
 
     @staticmethod
     def _epoch(connection: sqlite3.Connection) -> int:

@@ -104,9 +104,12 @@ async def test_four_racing_deciders_decide_each_call_once(home: Home, short_fold
                 assert all(one.returncode == 0 for one in deciders)
                 calls = deaths.settle()
             finally:
-                for process in (*hosts, *deciders):
-                    process.kill()
-                    process.wait()
+                for host in hosts:
+                    host.kill()
+                    host.wait()
+                for decider in deciders:
+                    decider.kill()
+                    decider.wait()
             assert sorted(decided) == sorted(call.id for call in calls), "each by exactly one of them"
             states = {call.state for call in calls}
             assert states <= {CallState.DONE, CallState.DENIED}

@@ -6,6 +6,7 @@ import asyncio
 import json
 import secrets
 import threading
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
@@ -76,6 +77,7 @@ class Outside:
 
     effects: list[tuple[str, str, bytes]] = field(default_factory=list)
     reads: int = 0
+    arrived: list[float] = field(default_factory=list)
     server: TlsServer = field(init=False)
     held: threading.Event = field(default_factory=threading.Event)
     answers: dict[str, Answer] = field(default_factory=dict)
@@ -85,6 +87,7 @@ class Outside:
         self.server = TlsServer(self._answer)
 
     def _answer(self, request: Received) -> Answer:
+        self.arrived.append(time.perf_counter())
         if request.method == "GET":
             self.reads += 1
         else:
