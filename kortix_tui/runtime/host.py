@@ -141,6 +141,10 @@ class Leading:
                 tasks.create_task(self._beat(), name="beat")
                 tasks.create_task(self._sweep(), name="sweep")
                 tasks.create_task(self._brokered.run(), name="calls")
+                if self._context.settings.notify.webhook is not None:
+                    from kortix_tui.runtime.webhook import Webhook
+
+                    tasks.create_task(Webhook(self._context).run(), name="webhook")
                 # What an earlier host left open is settled first: a merge must not be decided anew before.
                 recovered = tasks.create_task(self._settle(), name="recovery")
                 await self._watch(tasks, recovered)

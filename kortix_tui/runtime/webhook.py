@@ -57,14 +57,17 @@ class Webhook:
         """
         if self._url is None:
             return
-        self._known = {notice.reference for notice in await asyncio.to_thread(self._waiting)}
+        begun = False
         while True:
+            try:
+                waiting = await asyncio.to_thread(self._waiting)
+                fresh = [notice for notice in waiting if begun and notice.reference not in self._known]
+                self._known, begun = {notice.reference for notice in waiting}, True
+                if fresh:
+                    await self._send(self._url, fresh)
+            except Exception as error:  # a webhook never ends a host's term
+                log.warning("the webhook could not be served: %s", type(error).__name__)
             await asyncio.sleep(POLL_S)
-            waiting = await asyncio.to_thread(self._waiting)
-            fresh = [notice for notice in waiting if notice.reference not in self._known]
-            self._known = {notice.reference for notice in waiting}
-            if fresh:
-                await self._send(self._url, fresh)
 
     def _waiting(self) -> list[Notice]:
         return [
@@ -87,7 +90,7 @@ class Webhook:
                         if answer.status_code < 500:
                             break
                         fault = f"it answered {answer.status_code}"
-                    except Exception as error:  # a webhook never ends a host's term
+                    except Exception as error:
                         fault = type(error).__name__
                     if attempt + 1 < TRIES:
                         await asyncio.sleep(PAUSE_S)
