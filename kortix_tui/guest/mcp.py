@@ -139,8 +139,9 @@ class Server:
         self._names[name] = str(action["name"])
         schema = dict(action["input_schema"])
         reason = {"type": "string", "description": "What this call is for. A person who must approve it reads this."}
-        schema["properties"] = {**schema.get("properties", {}), REASON: reason}
-        schema.setdefault("type", "object")
+        known = schema.get("properties")  # as a tool server wrote it: one of them must not spoil the whole list
+        schema["properties"] = {**(known if isinstance(known, dict) else {}), REASON: reason}
+        schema["type"] = "object"
         words = [str(action["title"]), str(action["description"]), _NOTES.get(str(action["verdict"]), "")]
         return {
             "name": name,

@@ -99,17 +99,19 @@ def remember(tx: Transaction, call: Call, wish: Remember, actor: Actor) -> str:
 def matching(store: Store, request: Materialised, session_id: str) -> CallRule | None:
     """The rule that would let this call run now, or `None`. It is used up by `consume` only.
 
-    The shape must be the same: connector as it was defined and documented then, action, account, the names of all
-    arguments, and the values of those that were bound.
+    The shape must be the same: connector as it was defined and documented then, action, account as it was connected
+    then, the names of all arguments, and the values of those that were bound.
     """
     given = paths(json.loads(request.arguments))
     rows = store.all(
         f"SELECT {', '.join('r.' + name for name in CallRule.model_fields)}, c.request FROM call_rules r"
-        " JOIN calls c ON c.id = r.from_call WHERE r.project_id = ? AND r.connector = ? AND r.action = ?"
+        " JOIN calls c ON c.id = r.from_call WHERE NOT EXISTS (SELECT 1 FROM connections n WHERE n.id = ?"
+        " AND n.created_at > c.created_at) AND r.project_id = ? AND r.connector = ? AND r.action = ?"
         " AND r.revoked_at IS NULL AND r.used < r.most AND r.expires_at > ? AND coalesce(r.session_id, ?) = ?"
         " ORDER BY r.expires_at",
         (
-            request.project_id, request.connector, request.action, to_text(store.clock.now()), session_id, session_id,
+            request.credential, request.project_id, request.connector, request.action, to_text(store.clock.now()),
+            session_id, session_id,
         ),
     )  # fmt: skip
     for row in rows:

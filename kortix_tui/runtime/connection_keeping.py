@@ -295,10 +295,11 @@ def _write_row(tx: Transaction, identity: str, wanted: Kept, *, is_default: bool
         )  # fmt: skip
         return
     tx.execute(
+        # Made anew: the value may be another person's. What was approved with the one before is not sent with it.
         "UPDATE connections SET is_default = ?, auth = ?, username = ?, identifier = ?, details = ?, state = ?,"
-        " version = version + 1, expires_at = ?, updated_at = ? WHERE id = ?",
+        " version = version + 1, expires_at = ?, created_by = ?, created_at = ?, updated_at = ? WHERE id = ?",
         (
             int(is_default), wanted.auth, wanted.username, wanted.identifier, wanted.details.model_dump_json(),
-            ConnectionState.READY, expires, tx.now_text, identity,
+            ConnectionState.READY, expires, actor.label, tx.now_text, tx.now_text, identity,
         ),
     )  # fmt: skip

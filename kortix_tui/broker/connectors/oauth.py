@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict
 
 from kortix_tui.base.errors import InvalidInput, KortixError, Refused
 from kortix_tui.base.text import shorten, visible_line
+from kortix_tui.vault.redaction import Redactor
 
 if TYPE_CHECKING:
     import httpx
@@ -38,6 +39,7 @@ EARLY_S: Final = 30.0
 """A token is renewed so long before it ends: a request takes time, and clocks differ."""
 _DEVICE_GRANT: Final = "urn:ietf:params:oauth:grant-type:device_code"
 _INTERVAL_S: Final = 5.0
+_SECRET: Final = ("refresh_token", "code", "code_verifier", "device_code")
 _FORM: Final = "application/x-www-form-urlencoded"
 Grant = Literal["client_credentials", "authorization_code", "device"]
 
@@ -219,7 +221,7 @@ async def device_code(http: httpx.AsyncClient, client: OAuthClient, secret: str 
     status, answer = await _ask(http, client.device_authorization_url, client, secret, form, client.client_auth)
     texts = [answer.get(name) for name in ("device_code", "user_code", "verification_uri")]
     if status != 200 or not all(isinstance(one, str) and one for one in texts):
-        raise _refusal(status, answer)
+        raise _refusal(status, answer, (secret or "",))
     complete = answer.get("verification_uri_complete")
     return DeviceCode(
         device_code=str(texts[0]), user_code=str(texts[1]), verification_uri=str(texts[2]),
@@ -269,7 +271,7 @@ async def _tokens(
             status, answer, way = again, second, "post"
     access = answer.get("access_token")
     if status != 200 or not isinstance(access, str) or not access:
-        raise _refusal(status, answer)
+        raise _refusal(status, answer, (secret or "", *(form.get(name, "") for name in _SECRET)))
     kind = answer.get("token_type", "bearer")
     if not isinstance(kind, str) or kind.lower() != "bearer":
         raise OAuthFailed(
@@ -333,10 +335,13 @@ def _object(body: bytes) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def _refusal(status: int, answer: Mapping[str, Any]) -> OAuthFailed:
+def _refusal(status: int, answer: Mapping[str, Any], sent: tuple[str, ...] = ()) -> OAuthFailed:
+    """Why there is no token, in the provider's words without what it was `sent`."""
     error = answer.get("error")
     if isinstance(error, str) and error:
-        return _failed(error, answer.get("error_description"))
+        hide = Redactor.of(("credential", one.encode()) for one in sent)
+        description = answer.get("error_description")
+        return _failed(hide.text(error), hide.text(description) if isinstance(description, str) else None)
     return OAuthFailed(f"The provider answered {status} without a token.", error="answer")
 
 
