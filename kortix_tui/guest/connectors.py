@@ -258,7 +258,7 @@ def _describe_actions(answer: Any) -> str:
 
 
 def _describe_call(answer: Any) -> str:
-    if answer["state"] != "done":
+    if answer["state"] != "done" and answer.get("body") is None:
         return says(answer)
     if (out := answer.get("out")) is not None:
         return f"{out['path']}  {out['bytes']} bytes  {out['shape']}"
@@ -272,7 +272,7 @@ def _status(answer: Any) -> int:
         return PENDING_STATUS
     if not ended_badly(answer):
         return 0
-    if answer["state"] == "done":
+    if answer.get("body") is not None:
         print(f"kortix: {says(answer)}", file=sys.stderr)
     return 1
 

@@ -231,7 +231,7 @@ def _result_tool() -> Dict[str, Any]:
 
 def _report(report: Dict[str, Any]) -> Dict[str, Any]:
     """A call's report as a tool's result."""
-    if report["state"] != "done":
+    if report["state"] != "done" and report.get("body") is None:
         return _text(connectors.says(report), broken=connectors.ended_badly(report))
     if report.get("binary"):
         text = f"{connectors.says(report)} Binary answer of {report.get('bytes')} bytes."

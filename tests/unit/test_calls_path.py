@@ -12,6 +12,7 @@ from tls import Answer
 
 from kortix_tui.base.paths import Home
 from kortix_tui.base.words import CallState
+from kortix_tui.guest.cli import main as guest_main
 
 
 @pytest.fixture
@@ -151,6 +152,17 @@ async def test_an_answer_that_says_no_is_an_answer(scene: Scene, agent: Agent) -
     report = await agent.call("desk.get_ticket", {"id": "7"})
     assert (report["state"], report["code"], report["status"]) == ("failed", "http_error", 422)
     assert report["body"] == '{"why": "no"}'
+
+
+async def test_the_agents_command_shows_an_answer_that_says_no(
+    scene: Scene, agent: Agent, short_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scene.outside.answers["/tickets/7"] = Answer(422, b'{"why": "no"}')
+    monkeypatch.setenv("KORTIX_DOOR", str(short_folder / "d0" / "door.sock"))
+    monkeypatch.setenv("KORTIX_TOKEN", "t")
+    status = await asyncio.to_thread(guest_main, ["connectors", "call", "desk.get_ticket", '{"id": "7"}'])
+    shown = capsys.readouterr()
+    assert status == 1 and shown.out == '{"why": "no"}\n' and "status 422" in shown.err
 
 
 async def test_a_server_that_is_not_there_has_certainly_done_nothing(scene: Scene, agent: Agent) -> None:

@@ -127,7 +127,7 @@ def find_action(slug: str, name: str, catalogue: Catalogue, current: Catalogue) 
         raise CallRefused("action_unavailable", f"{slug}.{name} cannot be called: {visible_line(why)}")
     if (action.operation, action.input_schema) != (now.operation, now.input_schema):
         raise CallRefused(
-            "action_changed", f"{slug}.{name} sends or takes something else on the base branch since this session began.",
+            "action_changed", f"{slug}.{name} was changed on the base branch since this session began.",
             hint="A new session uses it as it is now; end your turn and say so.",
         )  # fmt: skip
     return action, max(action.risk, now.risk, key=_RISKS.index)
