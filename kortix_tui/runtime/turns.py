@@ -10,6 +10,7 @@ from typing import Final
 from kortix_tui.base.errors import DiskFull, Refused, VaultFailed, VaultLocked
 from kortix_tui.base.words import PromptState, Wanted
 from kortix_tui.harness.command import TurnStart, command_turn
+from kortix_tui.runtime.call_waits import waited_s
 from kortix_tui.runtime.context import Context
 from kortix_tui.runtime.delivery import Delivery
 from kortix_tui.runtime.elapsed import Elapsed
@@ -119,12 +120,13 @@ class Turns:
                     await self._changed.wait()
 
     def _time_left(self, prompt: Prompt) -> float:
-        """Seconds that a turn may still take."""
+        """Seconds that a turn may still take; what it only waited for a person is not counted."""
         minutes = self._context.settings.sandbox.prompt_timeout_minutes
         current = self._ledger.prompt(self._session_id, PromptState.RUNNING) or prompt
         if minutes is None or current.started_at is None:
             return LONGEST_WAIT_S
-        return minutes * 60 - self._at_work.since(current.started_at)
+        waited = waited_s(self._context.store, self._session_id, current.started_at)
+        return minutes * 60 + waited - self._at_work.since(current.started_at)
 
     async def finish(self, session: Session, prompt: Prompt, end: TurnEnd) -> None:
         """Write down how a turn ended; its work was saved before."""

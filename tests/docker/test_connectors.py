@@ -1,4 +1,4 @@
-"""A real session whose agent calls an action that asks: a person decides, and the agent goes on (invariants I1, I2, I5)."""
+"""A real session whose agent calls an action that asks: a person decides, and the agent goes on (I1, I2, I5)."""
 
 from __future__ import annotations
 
