@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Final
 
 from kortix_tui.base.errors import InvalidInput, NotFound, Refused, VaultLocked
@@ -138,6 +139,14 @@ def storable(custodian: Custodian, session_id: str, text: str) -> str:
             f"Nothing that this session says can be stored now: {why}.", hint="A person must unlock the vault first."
         )
     return custodian.redactor.text(text)
+
+
+def unescaped(text: str) -> str:
+    """JSON without the escapes that could hide a value; what is no JSON stays as it is."""
+    try:
+        return json.dumps(json.loads(text), ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return text
 
 
 def _report(request: SecretRequest) -> SecretReport:

@@ -24,7 +24,7 @@ from kortix_tui.broker.connectors.credentials import Attached
 from kortix_tui.broker.connectors.model import Decision, Materialised, RuleSource
 from kortix_tui.broker.services import CallWish
 from kortix_tui.runtime import call_ledger, call_memory
-from kortix_tui.runtime.agent_secrets import storable
+from kortix_tui.runtime.agent_secrets import storable, unescaped
 from kortix_tui.runtime.call_ledger import End, NewCall
 from kortix_tui.runtime.call_limits import Limits
 from kortix_tui.runtime.call_making import Caller, CallMaking, Prepared
@@ -131,7 +131,8 @@ class Carrying:
         run.wish = wish.model_copy(update=names)
         try:
             self._limits.count(run.caller.session_id, run.wish.connector)
-            if self._storable(run.caller, run.wish.arguments) != run.wish.arguments:
+            if await self._hold_a_value(run.caller, run.wish.arguments):
+                run.wish = run.wish.model_copy(update={"arguments": "{}"})  # nothing of them is kept
                 raise CallRefused(
                     "secret_in_arguments", "The arguments hold the value of a secret: it would leave in clear.",
                     hint="The host puts credentials in; leave them out.",
@@ -150,6 +151,15 @@ class Carrying:
     def _storable(self, caller: Caller, text: str) -> str:
         """A text of the caller's without values that the vault knows; the operator's own words stay as they are."""
         return text if caller.session_id is None else storable(self._custody, caller.session_id, text)
+
+    async def _hold_a_value(self, caller: Caller, arguments: str) -> bool:
+        """Whether arguments spell a value that the vault knows, also by way of JSON's escapes."""
+        if self._storable(caller, arguments) != arguments:
+            return True
+        if caller.session_id is None or "\\" not in arguments:
+            return False
+        plain = await asyncio.to_thread(unescaped, arguments)
+        return self._storable(caller, plain) != plain
 
     def _line(self, caller: Caller, name: str | None) -> str | None:
         """A name that the caller made up, as it may be stored and shown."""
@@ -207,8 +217,9 @@ class Carrying:
         if len(run.wish.arguments) > KEPT_ARGUMENTS:
             return "{}"
         with contextlib.suppress(KortixError):
-            if self._storable(run.caller, run.wish.arguments) == run.wish.arguments:
-                return rfc8785.dumps(read_arguments(run.wish.arguments)).decode()
+            text = rfc8785.dumps(read_arguments(run.wish.arguments)).decode()
+            if self._storable(run.caller, text) == text:
+                return text
         return "{}"
 
     async def _ask(self, run: Run, new: NewCall) -> None:

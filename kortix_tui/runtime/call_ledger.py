@@ -30,6 +30,7 @@ _OUTCOMES: Final[Mapping[CallState, Outcome]] = {
     CallState.DENIED: Outcome.DENIED,
 }
 _LOST: Final = "The host ended while this call was under way: it may have run. It is not repeated."
+_UNWRITTEN: Final = "What became of this call could not be written down: it may have run. It is not repeated."
 
 
 class NewCall(BaseModel):
@@ -162,13 +163,14 @@ def close(tx: Transaction, call: Call, state: CallState, code: str, message: str
     return True
 
 
-def lose_executing(tx: Transaction, but: frozenset[str] = frozenset()) -> list[Call]:
-    """Calls that an earlier host left under way: they may have run."""
+def lose_executing(tx: Transaction, only: frozenset[str] | None = None) -> list[Call]:
+    """Calls that an earlier host left under way: they may have run. Also those whose end this one could not write."""
     rows = tx.execute(f"SELECT {Call.columns()} FROM calls WHERE state = 'executing'").fetchall()
     lost = list[Call]()
     for call in map(Call.of, rows):
-        end = End(CallState.UNKNOWN, code="may_have_run", message=_LOST)
-        if call.id not in but and (ended := finish(tx, call.id, end, collected=False)) is not None:
+        message = _LOST if only is None else _UNWRITTEN
+        end = End(CallState.UNKNOWN, code="may_have_run", message=message)
+        if (only is None or call.id in only) and (ended := finish(tx, call.id, end, collected=False)) is not None:
             lost.append(ended)
     return lost
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from kortix_tui.manifest.policies import PolicyRule
 
 KEPT: Final = 128
+SHORT: Final = 16 << 10
+"""Characters of arguments that are checked at once, which costs less than another thread's start."""
 _ALL: Final = Grant(everything=True)
 
 
@@ -238,7 +241,7 @@ class CallMaking:
         known = await self.known(caller, wish.connector)
         wanted = known.wanted
         action, risk = calling.find_action(wanted.connector.slug, wish.action, known.catalogue, known.current)
-        arguments = calling.read(action, wish.arguments)
+        arguments = await _read(action, wish.arguments)
         first = calling.judge(wanted, action.name, risk, arguments, self.usage(caller))
         if (refusal := calling.blocked(first, wanted.connector.slug, action.name)) is not None:
             raise refusal
@@ -284,7 +287,7 @@ class CallMaking:
         try:
             known = await self.known(caller, call.connector)
             action, risk = calling.find_action(call.connector, call.action, known.catalogue, known.current)
-            arguments = calling.read(action, request.arguments)
+            arguments = await _read(action, request.arguments)
             # Limits counted when it was asked; they would count the call itself now.
             unlimited = PastCalls(self._store.clock.now())
             decision = calling.judge(known.wanted, action.name, risk, arguments, unlimited)
@@ -293,11 +296,20 @@ class CallMaking:
             connection = self.connection(caller, known, call.account)
         except CallRefused as refusal:
             return refusal
+        if connection is not None and connection.created_at > call.created_at:
+            return CallRefused("connector_changed", f"The account {connection.account} was connected anew since then.")
         credential = connection.id if connection else None
         now = (self.definition(known.wanted.connector), known.catalogue.document_hash, credential)
         if now != (request.definition_hash, request.document_hash, request.credential):
             return CallRefused("connector_changed", "The connector, its document or its credential has changed.")
         return None
+
+
+async def _read(action: Action, text: str) -> dict[str, Any]:
+    """The arguments as `calling.read` reads them; what takes long does not hold up other sessions."""
+    if len(text) <= SHORT:
+        return calling.read(action, text)
+    return await asyncio.to_thread(calling.read, action, text)
 
 
 def _side(report: Report, caller: Caller) -> Side:

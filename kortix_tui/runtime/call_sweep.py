@@ -35,15 +35,26 @@ class CallSweep:
         making: Knows whether a call could still be made.
         outputs: Where answers are.
         idle: Seconds since somebody asked for a call; `None` while somebody waits for it.
+        under_way: Whether this host carries a call at this moment.
+        lost: Is told of calls that were left without an end.
     """
 
     def __init__(
-        self, ledger: Ledger, making: CallMaking, outputs: Outputs, *, idle: Callable[[str], float | None]
+        self,
+        ledger: Ledger,
+        making: CallMaking,
+        outputs: Outputs,
+        *,
+        idle: Callable[[str], float | None],
+        under_way: Callable[[str], bool],
+        lost: Callable[[Call], None],
     ) -> None:
         self._ledger = ledger
         self._making = making
         self._outputs = outputs
         self._idle = idle
+        self._under_way = under_way
+        self._lost = lost
         self._checked_at = 0.0
 
     async def run(self) -> None:
@@ -62,6 +73,7 @@ class CallSweep:
     async def once(self) -> None:
         """One sweep."""
         await self._expire()
+        await self._lose()
         await self._leave()
         await self._supersede()
         await self._tell()
@@ -75,6 +87,13 @@ class CallSweep:
                 call_ledger.close, call=call, state=CallState.EXPIRED, code="expired", message=message
             )  # fmt: skip
             await self._ledger.write(change)
+
+    async def _lose(self) -> None:
+        """What nobody carries any more has no end in the store, because that could not be written."""
+        left = frozenset(call.id for call in self._calls("state = 'executing'") if not self._under_way(call.id))
+        if left:
+            for call in await self._ledger.write(partial(call_ledger.lose_executing, only=left)):
+                self._lost(call)
 
     async def _leave(self) -> None:
         """Whoever has not asked for long is gone, though nobody said so."""

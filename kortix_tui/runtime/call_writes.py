@@ -36,6 +36,9 @@ class LateWrites:
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._write_soon(), name="ends of reads")
 
+    def __contains__(self, key: str) -> bool:
+        return key in self._changes
+
     async def settle(self, key: str) -> None:
         """Return when nothing of this call is left to be written.
 

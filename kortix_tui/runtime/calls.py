@@ -80,7 +80,10 @@ class Calls:
             ledger, self.making, custody, credentials, self._sending, self._outputs,
             expire=timedelta(hours=settings.approvals.expire_hours), waits=self._waits,
         )  # fmt: skip
-        self._sweep = CallSweep(ledger, self.making, self._outputs, idle=self._idle)
+        self._sweep = CallSweep(
+            ledger, self.making, self._outputs, idle=self._idle, under_way=self._under_way, lost=self._over
+        )
+        self._executing = set[str]()
         self._began = time.monotonic()
         self._asked: dict[str, float] = {}
         self._runs: dict[tuple[str | None, str], Run] = {}
@@ -186,8 +189,7 @@ class Calls:
             run.recorded.set()
             run.done.set()
         if run.call is not None:
-            self._note(run.call)
-            self._wake(run.call.id)
+            self._over(run.call)
 
     async def operate(self, request: Request, actor: Actor) -> CallReport:
         """The operator's own call, as a request to the host: the same request is the same call, also after a death."""
@@ -293,19 +295,30 @@ class Calls:
         call = Call.of(row) if row else None
         if call is None or call.session_id is None or call.state is not CallState.APPROVED:
             return
+        self._executing.add(call_id)
         try:
             retry = await self._carrying.execute_approved(self.making.caller(call.session_id), call)
         except KortixError as error:  # the store is busy, the disk is full: nothing was sent, or its row says so
             log.warning("the approved call %s could not be carried out: %s", call_id, error)
             retry = SHORT_S
+        finally:
+            self._executing.discard(call_id)
         if retry is not None:
             self._not_before[call_id] = time.monotonic() + retry
             return
         self._not_before.pop(call_id, None)
-        self._note(self.find(call.session_id, call_id))
-        self._wake(call_id)
+        self._over(self.find(call.session_id, call_id))
 
     # Inside
+
+    def _under_way(self, call_id: str) -> bool:
+        """Whether this host carries a call, or is about to write its end."""
+        carried = call_id in self._executing or call_id in self._carrying.late
+        return carried or any(run.id == call_id for run in self._runs.values())
+
+    def _over(self, call: Call) -> None:
+        self._note(call)
+        self._wake(call.id)
 
     def _note(self, call: Call) -> None:
         if call.session_id is None:
