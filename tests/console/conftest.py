@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from console_source import FixedClock, MemorySource, a_day
+from textual import _wait
 from textual.app import App, ComposeResult
 from textual.filter import LineFilter
 from textual.pilot import Pilot
@@ -32,6 +33,15 @@ def plain_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
         own = name.startswith(("TEXTUAL", "SSH_")) and not name.startswith("TEXTUAL_SNAPSHOT")
         if name in CLEARED or own:
             monkeypatch.delenv(name)
+
+
+@pytest.fixture(autouse=True)
+def quick_pilot(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pilot waits twice for each key until the processor was idle for a while; half of its 20 ms tell that as well.
+
+    What comes from the bridge's threads is waited for with `until`, never with this.
+    """
+    monkeypatch.setattr(_wait, "SLEEP_GRANULARITY", 0.01)
 
 
 class WidgetApp(App[None]):
