@@ -34,9 +34,9 @@ turn then; you are told what became of it by a new prompt. Never repeat such a c
 """
 
 
-def wait_seconds(default: Optional[float]) -> Optional[float]:
-    """How long a call may wait for a person: as the session's harness says, else the default; `None` for ever."""
-    text = os.environ.get("KORTIX_WAIT_SECONDS", "")
+def wait_seconds(*variables: str, default: Optional[float]) -> Optional[float]:
+    """How long a call may wait for a person: as the first variable that is set says; `None` for ever."""
+    text = next((os.environ[name] for name in variables if os.environ.get(name)), "")
     try:
         return float(text) if text else default
     except ValueError:
@@ -186,7 +186,7 @@ def _patience(options: argparse.Namespace) -> Optional[float]:
         return None
     if options.timeout is not None:
         return float(options.timeout)
-    return wait_seconds(None)
+    return wait_seconds("KORTIX_WAIT_SECONDS", default=None)
 
 
 def _arguments(text: str) -> str:

@@ -1,8 +1,9 @@
 """`kortix mcp`: this session's connectors as tools of a Model Context Protocol server on standard input and output.
 
 For agents that know nothing of us: one tool an action. A call that a person must approve is held for as long as such
-clients wait (45 s, or `KORTIX_WAIT_SECONDS`), and then answered with its id and "end your turn": the answer comes with
-a new prompt. Protocol: JSON-RPC 2.0, one message a line; https://modelcontextprotocol.io, revision 2025-06-18.
+clients wait (45 s, or as the operator's settings say), and then answered with its id and "end your turn": the answer
+comes with a new prompt. Protocol: JSON-RPC 2.0, one message a line; https://modelcontextprotocol.io, revision
+2025-06-18.
 """
 
 from __future__ import annotations
@@ -159,7 +160,7 @@ class Server:
         name, arguments = parameters.get("name"), parameters.get("arguments") or {}
         if not isinstance(name, str) or not isinstance(arguments, dict):
             raise _Refused(_PARAMETERS, "A call needs `name` and an object of `arguments`.")
-        seconds = connectors.wait_seconds(WAIT_S)
+        seconds = connectors.wait_seconds("KORTIX_WAIT_SECONDS", "KORTIX_TOOL_WAIT_SECONDS", default=WAIT_S)
         if name == RESULT_TOOL:
             if not isinstance(arguments.get("call_id"), str):
                 raise _Refused(_PARAMETERS, "`call_id` is missing.")

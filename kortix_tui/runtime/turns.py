@@ -92,7 +92,7 @@ class Turns:
 
     def _order(self, session: Session, prompt: Prompt) -> TurnStart:
         plan = self._preparing.pinned(session)
-        return command_turn(
+        turn = command_turn(
             harness=plan.harness,
             command=plan.command,
             agent=plan.name,
@@ -100,6 +100,8 @@ class Turns:
             prompt_id=prompt.id,
             prompt=prompt.text,
         )
+        wait = f"{self._context.settings.approvals.wait_seconds:g}"
+        return turn.model_copy(update={"environment": {**turn.environment, "KORTIX_TOOL_WAIT_SECONDS": wait}})
 
     async def _turn_end(self, prompt: Prompt) -> TurnEnd | None:
         """Wait for the turn's end; cancel it when a stop or removal is wanted, or when its time is over."""

@@ -15,7 +15,8 @@ from kortix_tui.runtime.connector_views import ApprovalView
 
 pytestmark = pytest.mark.docker
 PROGRAM = """\
-import subprocess, sys
+import os, subprocess, sys
+print("TOOLS WAIT:", os.environ["KORTIX_TOOL_WAIT_SECONDS"])
 prompt = sys.stdin.read()
 if prompt.startswith("Your call"):
     print("TOLD:", prompt, flush=True)
@@ -103,3 +104,10 @@ def test_a_call_that_is_held_survives_its_host(desk: Desk, system: Outside) -> N
     decide(desk, view)
     assert desk.settle(session, 120).state is PromptState.FINISHED
     assert "ENDED: 0" in desk.text(session) and len(system.effects) == 1
+
+
+def test_an_agents_tools_wait_as_long_as_the_operator_says(desk: Desk) -> None:
+    with desk.ruled(**PRIVATE, approvals={"wait_seconds": 7}):
+        session = desk.start("--help")
+        desk.settle(session)
+        assert "TOOLS WAIT: 7" in desk.text(session)
