@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
-import pyrage
+import pyrage  # type: ignore[import-untyped]
 import pytest
 from desk import make_repository, wait_for
 from vaulted import NEWER, PASSPHRASE, VALUE, Vaulted
@@ -711,7 +711,7 @@ def test_an_export_comes_back_in_another_home(desk: Vaulted, short_folder: Path)
     try:
         for wrong in ({"key": Secret(b"not it")}, {"key": KEY, "identity": True}):
             with pytest.raises(WrongKey):
-                other.runtime.vault.import_(data, **wrong)  # type: ignore[arg-type]
+                other.runtime.vault.import_(data, **wrong)
         report = other.runtime.vault.import_(data, Secret(b"on a stick"))
         assert len(report.skipped) == 2, "their project is not known there"
         report = other.runtime.vault.import_(quick, KEY, identity=True, project_id=other.project.id)
