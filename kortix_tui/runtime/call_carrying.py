@@ -310,6 +310,7 @@ class Carrying:
             await self._supersede(call, refusal.word, str(refusal))
             return None
         try:
+            self._storable(caller, "")  # nor may its answer be stored while values in it cannot be recognised
             attached = await self._credentials().attach(request) if request.credential is not None else Attached()
         except VaultFailed:
             return RETRY_S

@@ -20,7 +20,7 @@ from kortix_tui.runtime.connection_keeping import Keeping, Kept
 from kortix_tui.runtime.connection_rows import ConnectionDetails
 from kortix_tui.runtime.sending import Cleaning
 from kortix_tui.runtime.vault_acts import VaultActs
-from kortix_tui.runtime.vault_calls import InitVault, SlotWish
+from kortix_tui.runtime.vault_calls import InitVault, SlotWish, UnlockVault
 from kortix_tui.store.audit import Actor
 from kortix_tui.vault.redaction import Redactor
 from kortix_tui.vault.secret import Secret
@@ -155,6 +155,24 @@ async def test_escapes_do_not_carry_a_value_into_the_store(connected: Connected)
     rows = scene.seeded.store.all("SELECT arguments, request, message, reason FROM calls")
     events = scene.seeded.store.all("SELECT * FROM audit")
     assert FIRST not in json.dumps([rows, events]) and connected.sent() == []
+
+
+async def test_nothing_is_sent_while_values_in_its_answer_could_not_be_found(connected: Connected) -> None:
+    """The session holds a value, and the vault is locked: an answer that repeats the value would be stored as it is."""
+    scene, store = connected.scene, connected.scene.seeded.store
+    rewrite(scene.repository, "auth: {type: bearer}", "auth: {type: none}")
+    assert (await connected.agent.call("desk.send_reply", REPLY))["code"] == "connector_changed"
+    session_id = await scene.session()
+    agent = await scene.broker.agent(session_id)
+    waiting = await scene.pending(agent)
+    with store.write() as tx:
+        tx.execute("INSERT INTO deliveries SELECT ?, id, 1, ? FROM secrets LIMIT 1", (session_id, tx.now_text))
+        tx.audit("test.deliver", scope="test", actor=OPERATOR)
+    await scene.broker.custody.lock(OPERATOR)
+    await asyncio.to_thread(scene.decide, waiting["id"])
+    assert (await agent.follow(waiting["id"], wait=1.5))["state"] == "approved" and connected.sent() == []
+    await VaultActs(scene.broker.custody).unlock(UnlockVault(), (), OPERATOR)
+    assert (await agent.follow(waiting["id"]))["state"] == "done" and connected.sent() == [None]
 
 
 # ---- calls without an end -----------------------------------------------------------------------------------------
