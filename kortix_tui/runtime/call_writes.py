@@ -11,7 +11,7 @@ from kortix_tui.base.errors import StoreFailed
 from kortix_tui.runtime.ledger import Ledger
 from kortix_tui.store.database import Fenced, Transaction
 
-LATE_S: Final = 0.02
+LATE_S: Final = 0.1
 RETRY_S: Final = 1.0
 log = logging.getLogger(__name__)
 Change = Callable[[Transaction], None]
