@@ -17,6 +17,7 @@ from kortix_tui.base.errors import Conflict, NotFound, Refused
 from kortix_tui.base.text import visible_line
 from kortix_tui.base.words import Activity, CallState, Outcome, Risk, Verdict
 from kortix_tui.broker.connectors.model import Materialised, RuleSource
+from kortix_tui.runtime import call_keys
 from kortix_tui.runtime.sessions import WAKE, insert_prompt
 from kortix_tui.store.audit import SYSTEM, Actor
 from kortix_tui.store.database import Transaction
@@ -102,6 +103,8 @@ def ask(tx: Transaction, new: NewCall, expires_at: datetime) -> tuple[Call, bool
         (new.session_id, digest),
     ).fetchone()
     if row is not None:
+        call_keys.join(tx, new.session_id, new.key, Call.of(row))
+        _audit(tx, "connector.call.join", Call.of(row), new.actor, Outcome.PENDING)
         return Call.of(row), False
     call = _insert(tx, new, CallState.PENDING, expires_at=to_text(expires_at), asked_at=tx.now_text)
     settle_activity(tx, call.session_id)

@@ -19,7 +19,7 @@ from kortix_tui.base.errors import InvalidInput, KortixError, NotFound
 from kortix_tui.base.ids import new_id
 from kortix_tui.base.words import CallState
 from kortix_tui.broker.services import LONGEST_HOLD_S, CallReport, CallWish
-from kortix_tui.runtime import call_ledger
+from kortix_tui.runtime import call_keys, call_ledger
 from kortix_tui.runtime.call_carrying import Carrying, Run
 from kortix_tui.runtime.call_making import Caller, CallMaking
 from kortix_tui.runtime.call_records import OperatorCall
@@ -146,11 +146,9 @@ class Calls:
         key = (caller.session_id, wish.key)
         run = self._runs.get(key)
         if run is None:
-            row = self._ledger.store.one(
-                f"SELECT {Call.columns()} FROM calls WHERE session_id IS ? AND key = ?", key
-            )  # fmt: skip
-            if row is not None:
-                return await self._again(caller, wish, Call.of(row))
+            known = call_keys.find(self._ledger.store, *key)
+            if known is not None:
+                return await self._again(caller, wish, known)
             run = self._runs[key] = Run(new_id("cal"), caller, wish, self._ledger.store.clock.now())
             self._spawn(self._take(run), f"call {run.id}")
         return await self._follow(run, min(wish.wait, LONGEST_HOLD_S))

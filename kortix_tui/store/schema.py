@@ -185,4 +185,10 @@ MIGRATIONS: Final[tuple[str, ...]] = (
     );
     CREATE INDEX egress_session ON egress (session_id, at);
     """,
+    """
+    CREATE TABLE call_keys (
+        session_id TEXT NOT NULL REFERENCES sessions (id), key TEXT NOT NULL,
+        call_id TEXT NOT NULL REFERENCES calls (id), PRIMARY KEY (session_id, key)
+    ) WITHOUT ROWID;
+    """,
 )

@@ -101,6 +101,23 @@ async def test_a_remembered_approval_is_for_the_account_that_was_shown(connected
     assert connected.sent() == [f"Bearer {FIRST}"] * 2
 
 
+# ---- the same call twice ------------------------------------------------------------------------------------------
+
+
+async def test_a_repeated_request_that_joined_another_call_does_not_run_it_again(scene: Scene, agent: Agent) -> None:
+    """As a guest does whose connection was lost, perhaps to another host; by then the call may have been approved."""
+    first = await agent.call("desk.send_reply", REPLY, wait=0, key="a" * 32)
+    joined = await agent.call("desk.send_reply", REPLY, wait=0, key="b" * 32)
+    assert joined["id"] == first["id"]
+    remember = Remember(arguments=("id", "text"), most=5, hours=1)
+    await asyncio.to_thread(scene.decide, first["id"], remember=remember)
+    assert (await agent.follow(first["id"]))["state"] == "done"
+    again = await agent.call("desk.send_reply", REPLY, key="b" * 32)
+    assert (again["id"], again["state"]) == (first["id"], "done") and len(scene.outside.effects) == 1
+    assert scene.runtime.audit.list(event="connector.call.join", limit=9)[0].detail["call"] == first["id"]
+    assert (await agent.call("desk.get_ticket", {"id": "7"}, key="b" * 32))["error"]["code"] == "invalid"
+
+
 # ---- routes that change on the base branch ------------------------------------------------------------------------
 
 
