@@ -83,9 +83,3 @@ class Limits:
             yield
         finally:
             places.release()
-
-    def forget(self, session_id: str) -> None:
-        """The session is over."""
-        for table in (self._past, self._flying):
-            for key in [key for key in table if key[0] == session_id]:
-                del table[key]
