@@ -17,6 +17,8 @@ A_MINUTE: Final = 60
 """For each session and connector."""
 ALL_A_MINUTE: Final = 300
 """For a session, whatever it names: what is refused is on record too, and must not fill it."""
+MOST_WAITING: Final = 16
+"""For a place, beside those under way: each holds its arguments in memory."""
 PATIENCE_S: Final = 20.0
 _MINUTE_S: Final = 60.0
 _Key = tuple[str | None, str]
@@ -34,6 +36,7 @@ class Limits:
     def __init__(self) -> None:
         self._past: dict[_Key, deque[float]] = defaultdict(deque)
         self._flying = defaultdict[_Key, asyncio.Semaphore](lambda: asyncio.Semaphore(IN_FLIGHT))
+        self._waiting = defaultdict[_Key, int](int)
 
     def count(self, session_id: str | None, connector: str) -> None:
         """Count one call.
@@ -69,16 +72,23 @@ class Limits:
         """Hold one of the places for calls under way.
 
         Raises:
-            CallRefused: None became free in time.
+            CallRefused: Too many wait for one, or none became free in time.
         """
-        places = self._flying[session_id, connector]
+        key = (session_id, connector)
+        places = self._flying[key]
+        full = CallRefused(
+            "rate_limited", f"{IN_FLIGHT} calls of this connector are under way already.", hint="Wait for them."
+        )
+        if self._waiting[key] >= MOST_WAITING:
+            raise full
+        self._waiting[key] += 1
         try:
             async with asyncio.timeout(PATIENCE_S):
                 await places.acquire()
         except TimeoutError:
-            raise CallRefused(
-                "rate_limited", f"{IN_FLIGHT} calls of this connector are under way already.", hint="Wait for them."
-            ) from None
+            raise full from None
+        finally:
+            self._waiting[key] -= 1
         try:
             yield
         finally:
