@@ -7,7 +7,7 @@ from typing import Final
 
 from pydantic import BaseModel, ConfigDict
 
-from kortix_tui.base.text import visible, visible_line
+from kortix_tui.base.text import shorten, visible, visible_line
 from kortix_tui.base.words import CallState
 from kortix_tui.broker.connectors.model import RuleSource
 from kortix_tui.broker.services import CallReport
@@ -129,7 +129,7 @@ def note_of(call: Call) -> str:
         parts.append(call.code)
     parts.append(RuleSource.model_validate_json(call.rule).says())
     if call.decided_by:
-        parts.append(f"decided by {call.decided_by}")
+        parts.append(f"decided by {call.decided_by}" + (f" («{shorten(call.note, 200)}»)" if call.note else ""))
     if call.status is not None:
         parts.append(f"status {call.status}")
     if call.bytes is not None:

@@ -36,7 +36,7 @@ class CallSweep:
         outputs: Where answers are.
         idle: Seconds since somebody asked for a call; `None` while somebody waits for it.
         under_way: Whether this host carries a call at this moment.
-        lost: Is told of calls that were left without an end.
+        over: Is told of calls that ended other than by being sent: left without an end, denied, expired, superseded.
     """
 
     def __init__(
@@ -47,15 +47,16 @@ class CallSweep:
         *,
         idle: Callable[[str], float | None],
         under_way: Callable[[str], bool],
-        lost: Callable[[Call], None],
+        over: Callable[[Call], None],
     ) -> None:
         self._ledger = ledger
         self._making = making
         self._outputs = outputs
         self._idle = idle
         self._under_way = under_way
-        self._lost = lost
+        self._over = over
         self._checked_at = 0.0
+        self._told_until = to_text(ledger.store.clock.now())
 
     async def run(self) -> None:
         """Sweep until cancelled; a fault of one sweep does not end the next."""
@@ -76,6 +77,7 @@ class CallSweep:
         await self._lose()
         await self._leave()
         await self._supersede()
+        self._say_what_ended()
         await self._tell()
         await asyncio.to_thread(self._ledger.store.note_head)
 
@@ -93,7 +95,7 @@ class CallSweep:
         left = frozenset(call.id for call in self._calls("state = 'executing'") if not self._under_way(call.id))
         if left:
             for call in await self._ledger.write(partial(call_ledger.lose_executing, only=left)):
-                self._lost(call)
+                self._over(call)
 
     async def _leave(self) -> None:
         """Whoever has not asked for long is gone, though nobody said so."""
@@ -116,6 +118,13 @@ class CallSweep:
                     call_ledger.close, call=call, state=CallState.SUPERSEDED, code=refusal.word, message=str(refusal)
                 )  # fmt: skip
                 await self._ledger.write(change)
+
+    def _say_what_ended(self) -> None:
+        """Any process may have decided; this one keeps the session's record."""
+        ended = self._calls("state IN ('denied', 'expired', 'superseded') AND ended_at > ?", self._told_until)
+        for call in ended:
+            self._over(call)
+        self._told_until = max([self._told_until, *(to_text(call.ended_at) for call in ended if call.ended_at)])
 
     async def _tell(self) -> None:
         """Queue one prompt for each final answer that nobody got."""

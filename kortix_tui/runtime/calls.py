@@ -81,7 +81,7 @@ class Calls:
             expire=timedelta(hours=settings.approvals.expire_hours), waits=self._waits,
         )  # fmt: skip
         self._sweep = CallSweep(
-            ledger, self.making, self._outputs, idle=self._idle, under_way=self._under_way, lost=self._over
+            ledger, self.making, self._outputs, idle=self._idle, under_way=self._under_way, over=self._over
         )
         self._executing = set[str]()
         self._began = time.monotonic()

@@ -68,6 +68,11 @@ async def test_a_denied_call_is_never_sent(scene: Scene, agent: Agent) -> None:
     report = await asking
     assert (report["state"], report["code"], report["note"]) == ("denied", "denied", "Not like this")
     assert scene.outside.received == []
+    # The host's own line in the session's record, once, however often it looks.
+    said = await until(lambda: [note for note in scene.broker.notes if "denied" in note])
+    await scene.broker.calls._sweep.once()
+    assert "decided by op (cli) («Not like this»)" in said[0]
+    assert [note for note in scene.broker.notes if "denied" in note] == said
 
 
 async def test_an_identical_call_joins_the_one_that_waits(scene: Scene, agent: Agent) -> None:
