@@ -78,6 +78,7 @@ class Outside:
     effects: list[tuple[str, str, bytes]] = field(default_factory=list)
     reads: int = 0
     arrived: list[float] = field(default_factory=list)
+    thinks_s: float = 0.0
     server: TlsServer = field(init=False)
     held: threading.Event = field(default_factory=threading.Event)
     answers: dict[str, Answer] = field(default_factory=dict)
@@ -93,6 +94,7 @@ class Outside:
         else:
             self.effects.append((request.method, request.target, request.body))
         self.held.wait(60)
+        time.sleep(self.thinks_s)
         given = self.answers.get(request.target.partition("?")[0])
         return given or Answer(body=json.dumps({"seen": request.target, "n": len(self.effects)}).encode())
 

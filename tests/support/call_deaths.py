@@ -75,7 +75,9 @@ class Deaths:
         process = self.host("never")
         try:
             wait_for(lambda: self._epoch() != before or process.poll() is not None, 60)
-            time.sleep(luck.uniform(0.0, 0.25))
+            if left := self._approved():
+                wait_for(lambda: self._approved() < left or process.poll() is not None, 60)
+            time.sleep(luck.uniform(0.0, 0.1))
         finally:
             process.kill()
             process.wait()
@@ -100,6 +102,9 @@ class Deaths:
             found[key] = found.get(key, 0) + 1
         return found
 
+    def _approved(self) -> int:
+        return sum(call.state is CallState.APPROVED for call in self.calls())
+
     def _epoch(self) -> str:
         row = self.runtime.context.store.one("SELECT value FROM meta WHERE key = 'epoch'")
         assert row is not None
@@ -121,6 +126,7 @@ async def waiting_calls(home: Home, folder: Path, count: int) -> AsyncIterator[D
             report = await scene.pending(agent, id=f"t{number}", text="Hello")
             await agent.follow(report["id"], leave=True)
         await scene.stop_hosting()
+        scene.outside.thinks_s = 0.05  # so that hosts die in the middle of a call, too
         yield Deaths(scene, session_id)
 
 
