@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from brokered import Agent, Scene, open_scene
@@ -49,7 +50,7 @@ async def test_no_verb_at_the_door_decides(scene: Scene, agent: Agent) -> None:
     ],
     ids=lambda extra: next(iter(extra)),
 )  # fmt: skip
-async def test_a_wish_carries_nothing_that_decides(scene: Scene, agent: Agent, extra: dict[str, object]) -> None:
+async def test_a_wish_carries_nothing_that_decides(scene: Scene, agent: Agent, extra: dict[str, Any]) -> None:
     answer = await agent.call("desk.send_reply", {"id": "7", "text": "x"}, wait=0, **extra)
     assert answer["error"]["code"] == "invalid" and scene.broker.all_calls() == []
 

@@ -239,7 +239,7 @@ async def test_a_session_that_only_waits_for_a_person_is_not_idle(scene: Scene) 
 # ---- memory ------------------------------------------------------------------------------------------------------
 
 
-async def approve_and_remember(scene: Scene, agent: Agent, wish: Remember, **arguments: object) -> None:
+async def approve_and_remember(scene: Scene, agent: Agent, wish: Remember, **arguments: str) -> None:
     report = await scene.pending(agent, **arguments)
     await asyncio.to_thread(scene.decide, report["id"], remember=wish)
     await until(lambda: scene.broker.call(report["id"]).state.final)
