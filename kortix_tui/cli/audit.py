@@ -46,11 +46,15 @@ def _ls(arguments: argparse.Namespace) -> None:
          each.outcome.value)
         for each in events
     ]  # fmt: skip
-    fitting = [at for at, row in enumerate(rows) if matches(arguments.filter, row)]
+    # What an event was about, such as a call's id, is in its detail only.
+    fitting = [
+        at for at, row in enumerate(rows) if matches(arguments.filter, (*row, *map(str, events[at].detail.values())))
+    ]
     if arguments.json:
         say_json([events[at] for at in fitting])
     else:
-        say_table(COLUMNS, [rows[at] for at in fitting], empty="No event fits.")
+        among = f" among the newest {arguments.limit}; see --limit" if len(events) == arguments.limit else ""
+        say_table(COLUMNS, [rows[at] for at in fitting], empty=f"No event fits{among}.")
 
 
 def _verify(arguments: argparse.Namespace) -> int:

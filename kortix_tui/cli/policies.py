@@ -66,6 +66,7 @@ REMEMBERED = (
     Column("ID"),
     Column("ACTION", flexible=True),
     Column("WHERE", flexible=True),
+    Column("SCOPE", drop=3),
     Column("USED", right=True),
     Column("ENDS", drop=1),
     Column("STATE"),
@@ -98,7 +99,7 @@ def add_policy(parser: Parser) -> None:
         "revoke", _rules_revoke, "take a remembered approval back: its calls ask again",
         examples=("policy rules revoke rul_7k2m",),
     )  # fmt: skip
-    verb.add_argument("rule", metavar="ID", help="the remembered approval's id")
+    verb.add_argument("rule", metavar="ID", help="the remembered approval's id, or a unique beginning of it")
     add_json(verb)
 
 
@@ -371,7 +372,8 @@ def _rules_ls(arguments: argparse.Namespace) -> None:
         project = runtime.projects.find(arguments.project) if arguments.project else None
         rules = runtime.approvals.rules(project=project)
     rows = [
-        (rule.id, f"{rule.connector}.{rule.action}", rule.arguments, f"{rule.used}/{rule.most}",
+        (rule.id, f"{rule.connector}.{rule.action}", rule.arguments,
+         rule.session_id or f"project {rule.project}", f"{rule.used}/{rule.most}",
          f"{rule.expires_at.astimezone():%Y-%m-%d %H:%M}",
          "in force" if rule.active else "revoked" if rule.revoked_at else "over", rule.created_by)
         for rule in rules

@@ -5,7 +5,7 @@ A decision is one transaction, in any process; the host sees it within its poll 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 
 from kortix_tui.base.errors import Ambiguous, InvalidInput, NotFound, Refused
@@ -130,14 +130,21 @@ class Approvals:
 
         return [_result(call) for call in self._write(change)]
 
-    def revoke_rule(self, rule_id: str) -> CallRuleView:
-        """Take a remembered approval back.
+    def revoke_rule(self, reference: str) -> CallRuleView:
+        """Take the remembered approval of an id, or of a unique beginning of one, back.
 
         Raises:
-            NotFound: There is none of that id.
+            NotFound: There is none.
+            Ambiguous: Several fit.
         """
-        self._write(lambda tx: call_memory.revoke(tx, rule_id, self._context.actor))
-        return call_pages.rules(self._context.store, "WHERE r.id = ?", (rule_id,))[0]
+        rows = self._context.store.all(
+            "SELECT id FROM call_rules WHERE substr(id, 1, ?) = ?"
+            " ORDER BY revoked_at IS NOT NULL, created_at DESC LIMIT 6",
+            (len(reference), reference),
+        )
+        identity = _only(reference, rows, "remembered approval", "kortix policy rules ls")
+        self._write(lambda tx: call_memory.revoke(tx, identity, self._context.actor))
+        return call_pages.rules(self._context.store, "WHERE r.id = ?", (identity,))[0]
 
     # Inside
 
@@ -151,13 +158,7 @@ class Approvals:
             " ORDER BY state != 'pending', created_at DESC LIMIT 6",
             (len(reference), reference),
         )
-        shown = shorten(visible_line(reference), 80)
-        if not rows or not reference:
-            raise NotFound(f"No call {shown}.", hint="See `kortix review ls`.")
-        found: list[str] = [row[0] for row in rows]
-        if len(found) > 1 and reference not in found:
-            raise Ambiguous(f"{shown} fits {', '.join(found[:5])}.", hint="Give more of it.")
-        return reference if reference in found else found[0]
+        return _only(reference, rows, "call", "kortix review ls")
 
     def _check(self, identity: str, approve: bool, *, terminal: bool, pinned: bool) -> None:
         """Refuse a decision that no person takes, and have the attempt on record."""
@@ -173,6 +174,17 @@ class Approvals:
                     project_id=call.project_id, session_id=call.session_id, call=call.id, reason=refusal.message,
                 )  # fmt: skip
             raise
+
+
+def _only(reference: str, rows: Sequence[tuple[str]], what: str, listing: str) -> str:
+    """The one id among those found that a person means."""
+    shown = shorten(visible_line(reference), 80)
+    if not rows or not reference:
+        raise NotFound(f"No {what} {shown}.", hint=f"See `{listing}`.")
+    found = [row[0] for row in rows]
+    if len(found) > 1 and reference not in found:
+        raise Ambiguous(f"{shown} fits {', '.join(found[:5])}.", hint="Give more of it.")
+    return reference if reference in found else found[0]
 
 
 def _checked_note(note: str | None) -> str | None:

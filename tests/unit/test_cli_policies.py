@@ -168,17 +168,36 @@ def test_remembered_approvals_are_listed_and_revoked(bench: PolicyBench, capfd: 
     call = bench.call("send_reply")
     store = bench.runtime.context.store
     with store.write() as tx:
-        tx.execute(
-            "INSERT INTO call_rules (id, project_id, connector, action, arguments, most, from_call, created_by,"
-            " created_at, expires_at) VALUES ('rul_one', ?, 'mail', 'send_reply', ?, 5, ?, 'op', ?, ?)",
-            (bench.project.id, '{"to":"\\u202ea"}', call, tx.now_text, to_text(tx.now.replace(year=tx.now.year + 1))),
-        )
+        for identity in ("rul_one", "rul_other"):
+            tx.execute(
+                "INSERT INTO call_rules (id, project_id, connector, action, arguments, most, from_call, created_by,"
+                " created_at, expires_at) VALUES (?, ?, 'mail', 'send_reply', ?, 5, ?, 'op', ?, ?)",
+                (
+                    identity, bench.project.id, '{"to":"\\u202ea"}', call, tx.now_text,
+                    to_text(tx.now.replace(year=tx.now.year + 1)),
+                ),
+            )  # fmt: skip
         tx.audit("test", scope="x", actor=SYSTEM)
     assert run(["policy", "rules", "ls", "--project", "acme"]) == 0
     out = capfd.readouterr().out
     assert "rul_one" in out and "mail.send_reply" in out and "0/5" in out and "in force" in out
-    assert run(["policy", "rules", "revoke", "rul_one"]) == 0
+    assert "SCOPE" in out and "project acme" in out
+    for reference, said in (("rul_o", "rul_one"), ("", "No remembered approval"), ("x", "No remembered approval")):
+        assert run(["policy", "rules", "revoke", reference]) != 0
+        assert said in capfd.readouterr().err
+    assert run(["policy", "rules", "revoke", "rul_on"]) == 0
     assert capfd.readouterr().out == "Revoked rul_one: calls of mail.send_reply ask again.\n"
     assert run(["policy", "rules", "ls", "--json"]) == 0
-    (rule,) = json.loads(capfd.readouterr().out)
+    other, rule = json.loads(capfd.readouterr().out)
+    assert other["active"] is True
     assert rule["active"] is False and rule["revoked_by"]
+
+
+def test_the_record_is_searched_by_what_events_were_about(bench: PolicyBench, capfd: Shown) -> None:
+    with bench.runtime.context.store.write() as tx:
+        tx.audit("connector.call.done", scope="mail.send_reply", actor=SYSTEM, call="cal_wanted")
+        tx.audit("connector.call.done", scope="mail.send_reply", actor=SYSTEM, call="cal_other")
+    assert run(["audit", "ls", "--filter", "cal_wanted", "--json"]) == 0
+    assert [event["detail"]["call"] for event in json.loads(capfd.readouterr().out)] == ["cal_wanted"]
+    assert run(["audit", "ls", "--filter", "cal_nothing", "--limit", "1"]) == 0
+    assert "No event fits among the newest 1; see --limit." in capfd.readouterr().err
