@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from kortix_tui.runtime.connectors import ConnectorTest
 
 MOST_ARGUMENTS: Final = 4 << 20
+UNAUTHORIZED: Final = 401
 
 
 def add_connectors(parser: Parser) -> None:
@@ -92,7 +93,8 @@ def _add_calling(verbs: Verbs) -> None:
     add_project(verb)
     add_json(verb)
     verb = verbs.add(
-        "call", _call, "call an action yourself, as agents do: policy holds, and it is in the record",
+        "call", _call,
+        "call an action yourself; at a terminal you are the person: what policy asks about runs, what it blocks not",
         examples=(
             "connectors call billing.get_invoice '{\"id\": 7}'", "connectors call billing.create_invoice @invoice.json",
             "connectors call billing.list_invoices --out invoices.json",
@@ -240,6 +242,7 @@ def _test(arguments: argparse.Namespace) -> int:
             good = report.state is CallState.DONE
             said = f"status {report.status}" if report.status is not None else ""
             why = said if good else " ".join(filter(None, (said, report.message))) or report.state.value
+            why += _refused(report, arguments.account)
             check = ConnectorCheck(name=f"call {probe.name}", level=Level.OK if good else Level.FAIL, message=why)
             test = test.model_copy(update={"checks": (*test.checks, check)})
     return _say_test(test, arguments)
@@ -250,7 +253,7 @@ def _say_test(test: ConnectorTest, arguments: argparse.Namespace) -> int:
         say_json(test)
     else:
         say_test(test)
-        if test.passed and not any(check.name.startswith("call ") for check in test.checks):
+        if test.passed and not any(check.name.startswith("call") for check in test.checks):
             note("It has no read that needs no argument: nothing was called.")
     return 0 if test.passed else 1
 
@@ -268,7 +271,7 @@ def _call(arguments: argparse.Namespace) -> int:
     if arguments.json:
         say_json(report)
     else:
-        _say_answer(report, arguments.out)
+        _say_answer(report, arguments.out, arguments.account)
     return 0 if report.state is CallState.DONE else 1
 
 
@@ -292,7 +295,7 @@ def _arguments(given: str) -> str:
         raise InvalidInput("The arguments are not UTF-8 text.") from None
 
 
-def _say_answer(report: CallReport, out: str | None) -> None:
+def _say_answer(report: CallReport, out: str | None, account: str | None) -> None:
     if report.body is not None:
         data = _bytes(report)
         if out is not None:
@@ -306,9 +309,18 @@ def _say_answer(report: CallReport, out: str | None) -> None:
     words = [report.state.value]
     words += [f"status {report.status}"] if report.status is not None else []
     words += [report.message] if report.message else []
-    note(f"{report.connector}.{report.action}: {', '.join(words)}")
+    note(f"{report.connector}.{report.action}: {', '.join(words)}{_refused(report, account)}")
     if report.truncated:
         note("The answer is longer than what is shown.")
+
+
+def _refused(report: CallReport, account: str | None) -> str:
+    """What to do about a credential that the server does not take; nothing where it did."""
+    if report.state is CallState.DONE or report.status != UNAUTHORIZED:
+        return ""
+    which = f" --account {visible_line(account)}" if account else ""
+    command = f"kortix connectors connect {visible_line(report.connector)}{which}"
+    return f". The server refused the credential. Give a new one: {command}"
 
 
 def _bytes(report: CallReport) -> bytes:

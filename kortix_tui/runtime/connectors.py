@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Final
 from pydantic import Field
 
 from kortix_tui.base.errors import Conflict, KortixError, NotFound, Refused, StoreFailed
-from kortix_tui.base.words import Level, Outcome, Risk
+from kortix_tui.base.words import Level, Outcome, Risk, Verdict
 from kortix_tui.broker.connectors.credentials import auth_of, check_auth, describe_place, origin_of
 from kortix_tui.broker.connectors.model import Action, Catalogue, CatalogueDifference
-from kortix_tui.broker.policy import PolicySet
+from kortix_tui.broker.policy import PolicySet, explain
 from kortix_tui.manifest.connectors import McpConnector
 from kortix_tui.manifest.vocabulary import UNSERVED_PROVIDERS
 from kortix_tui.runtime.base_manifest import BaseManifest, BaseManifests
+from kortix_tui.runtime.call_usage import RecordedUsage
 from kortix_tui.runtime.catalogue_store import accepted, definition_hash, unpack
 from kortix_tui.runtime.catalogues import SYNC, SyncConnector
 from kortix_tui.runtime.connection_choice import choose
@@ -229,12 +230,12 @@ class Connectors:
         return self.show(project, slug)
 
     def check(self, project: Project, slug: str, account: str | None = None) -> tuple[ConnectorTest, Action | None]:
-        """Look whether calls can work, and choose a read that shows it: one that needs no argument.
+        """Look whether calls can work, and choose a read that shows it: one that policy runs and needs no argument.
 
         Raises:
             NotFound: There is no such connector.
         """
-        _, connector = self._manifests.connector(project, slug)
+        manifest, connector = self._manifests.connector(project, slug)
         checks = list[ConnectorCheck]()
         try:
             catalogue = self.catalogue(project, slug)
@@ -253,8 +254,17 @@ class Connectors:
             said = "none is needed" if connection is None else f"{connection.account}, auth {connection.auth}"
             checks.append(_passed("connection", said))
         test = ConnectorTest(connector=slug, checks=tuple(checks))
-        probe = _harmless(catalogue) if catalogue is not None and test.passed else None
-        return test, probe
+        reads = _harmless(catalogue) if catalogue is not None and test.passed else []
+        explained = explain(
+            PolicySet.of(manifest, connector), slug, reads, RecordedUsage(self._context.store, project.id)
+        )
+        running = [one.action for one in explained.actions if one.decision.verdict is Verdict.RUN]
+        if reads and not running:
+            asked = all(one.decision.verdict is Verdict.ASK for one in explained.actions)
+            why = f"not tried: policy {'asks about' if asked else 'asks about or blocks'} every read"
+            check = ConnectorCheck(name="call", level=Level.WARN, message=why)
+            test = test.model_copy(update={"checks": (*test.checks, check)})
+        return test, next(iter(running), None)
 
     # Inside
 
@@ -345,15 +355,14 @@ def _unknown(connector: Connector) -> NotFound:
     return NotFound("Its actions are not known yet.", hint=f"Read them: kortix connectors sync {connector.slug}")
 
 
-def _harmless(catalogue: Catalogue) -> Action | None:
+def _harmless(catalogue: Catalogue) -> list[Action]:
+    """The reads that need no argument, the most usual first."""
     able = [
         action
         for action in catalogue.actions
         if action.risk is Risk.READ and action.unavailable is None and not action.input_schema.get("required")
     ]
-    return min(
-        able, key=lambda action: (not action.name.startswith(("get_", "list_", "query.")), action.name), default=None
-    )
+    return sorted(able, key=lambda action: (not action.name.startswith(("get_", "list_", "query.")), action.name))
 
 
 def _passed(name: str, message: str) -> ConnectorCheck:

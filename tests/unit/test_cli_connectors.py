@@ -132,7 +132,10 @@ def test_what_cannot_be_connected_says_why(say: Say) -> None:
 def test_accounts_come_and_go(say: Say, shop: Shop) -> None:
     say("connectors", "connect", "billing-api", "--token", "-", stdin=TOKEN.encode())
     say("connections", "add", "billing-api", "--account", "sandbox", "--token", "-", stdin=b"other-canary-5")
-    assert "status 401" in say("connectors", "test", "billing-api", "--account", "sandbox", status=1)
+    new = "The server refused the credential. Give a new one: kortix connectors connect billing-api --account sandbox"
+    for words in (("test", "billing-api"), ("call", "billing-api.get_invoices")):
+        refused = say("connectors", *words, "--account", "sandbox", status=1)
+        assert "status 401" in refused and new in refused
     assert "use sandbox now" in say("connections", "default", "billing-api", "--account", "sandbox")
     assert "Add --yes" in say("connections", "rm", "billing-api", "--account", "sandbox", status=1)
     said = say("connections", "rm", "billing-api", "--account", "sandbox", "--yes")

@@ -365,6 +365,17 @@ def test_checks_choose_a_read_that_needs_nothing(desk: ShopDesk, shop: Shop) -> 
     assert not desk.runtime.connectors.check(desk.project, "billing-api", "nobody")[0].passed
 
 
+def test_checks_call_only_what_policy_runs(desk: ShopDesk, shop: Shop) -> None:
+    text = (SEED % shop.spec).replace("always_run", "require_approval")
+    desk.declare(text)
+    sync(desk)
+    connect(desk)
+    test, probe = desk.runtime.connectors.check(desk.project, "billing-api")
+    assert test.passed and probe is None
+    assert test.checks[-1].message == "not tried: policy asks about every read"
+    assert test.checks[-1].level is Level.WARN
+
+
 # A server that tells what it can do only to those who are signed in
 
 
