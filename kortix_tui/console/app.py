@@ -310,6 +310,10 @@ class KortixApp(App[Leave]):
         if mode != self.current_mode:
             self._last_mode = self.current_mode
             self.switch_mode(mode)
+        else:
+            # The key of the view that is there leads from a page to the list below it.
+            while len(self.screen_stack) > 1 and isinstance(self.screen, ViewScreen):
+                self.pop_screen()
 
     def action_view_sessions(self) -> None:
         """View 1."""

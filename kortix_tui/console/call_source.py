@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from kortix_tui.runtime.connections import ConnectionChange
     from kortix_tui.runtime.connector_views import (
         ApprovalView,
+        CallRuleView,
         ConnectionView,
         ConnectorView,
         DecisionResult,
@@ -45,6 +46,10 @@ class ApprovalSource(Protocol):
         pinned: bool,
     ) -> DecisionResult:
         """Approve or deny exactly what was shown."""
+        ...
+
+    def rules(self, *, project: Project | None = None) -> Sequence[CallRuleView]:
+        """Remembered approvals."""
         ...
 
 

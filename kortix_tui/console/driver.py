@@ -6,6 +6,7 @@ import atexit
 import contextlib
 import os
 import selectors
+import sys
 from codecs import getincrementaldecoder
 from queue import Full
 from typing import Any, Final
@@ -75,6 +76,16 @@ class ConsoleDriver(LinuxDriver):
     ) -> None:
         terminal = getattr(app, "terminal", None) or Terminal.detect(os.environ)
         super().__init__(app, debug=debug, mouse=mouse and terminal.mouse, size=size)
+        self._size = size or self._get_terminal_size()
+
+    def _get_terminal_size(self) -> tuple[int, int]:
+        """Ask the terminal. The stock driver trusts COLUMNS and LINES, which do not follow a change of its size."""
+        for number in (sys.__stderr__.fileno() if sys.__stderr__ else self.fileno, self.fileno):
+            with contextlib.suppress(OSError, ValueError):
+                width, height = os.get_terminal_size(number)
+                if width and height:
+                    return width, height
+        return super()._get_terminal_size()
 
     @property
     def output_pending(self) -> bool:

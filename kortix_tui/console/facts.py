@@ -123,6 +123,6 @@ def _item(call: ApprovalView) -> InboxItem:
     about = shorten(summary(call), MOST_ABOUT)
     return InboxItem(
         kind=ItemKind.APPROVAL, reference=call.id, project=call.project,
-        title=visible_line(f"{call.connector}.{call.action}" + (f" ({about})" if about else "")),
+        title=visible_line(f"{call.connector}.{call.action}" + (f"  {about}" if about else "")),
         session_id=call.session_id, agent=call.agent, since=call.created_at, risk=call.risk, says="Decide about it.",
     )  # fmt: skip

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 import shlex
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Final
 
-from kortix_tui.base.text import visible
+from kortix_tui.base.text import shorten, visible
 from kortix_tui.base.words import CallState, Risk, Verdict
 from kortix_tui.broker.connectors.model import HttpCall, Materialised, McpCall, RuleSource
 from kortix_tui.runtime.connector_views import ApprovalView, CallRuleView, CallView
@@ -15,6 +17,10 @@ from kortix_tui.store.models import Call, CallRule, Connection
 
 RISKS: Final = {Risk.DESTRUCTIVE: 0, Risk.WRITE: 1, Risk.READ: 2}
 """Riskiest first."""
+MOST_TOLD: Final = 3
+MOST_FIRST: Final = 2
+MOST_VALUE: Final = 40
+_TELLING: Final = ("to", "recipient", "email", "channel", "url", "path", "repo", "subject", "title", "name", "id")
 _CALLS: Final = (
     f"SELECT {', '.join('c.' + name for name in Call.model_fields)}, p.slug, s.title, s.agent FROM calls c"
     " JOIN projects p ON p.id = c.project_id LEFT JOIN sessions s ON s.id = c.session_id"
@@ -106,8 +112,20 @@ def _last_approved(store: Store, view: CallView) -> str | None:
 
 
 def summary(view: Call) -> str:
-    """A pending call in one line: what its arguments say of who or what it is about."""
-    told = ("to", "recipient", "email", "channel", "url", "path", "repo", "subject", "title", "name", "id")
+    """A pending call in one line: what its arguments say of who or what it is about, or the first of them."""
     arguments = json.loads(view.arguments)
-    chosen = [f"{name}: {arguments[name]}" for name in told if isinstance(arguments.get(name), str | int)][:3]
-    return ", ".join(chosen)
+    told = [(name, arguments[name]) for name in _TELLING if isinstance(arguments.get(name), str | int)][:MOST_TOLD]
+    if len(told) < MOST_FIRST:
+        told += islice((one for one in _scalars(arguments) if one not in told), MOST_FIRST - len(told))
+    return ", ".join(f"{name}: {shorten(json.dumps(value, ensure_ascii=False), MOST_VALUE)}" for name, value in told)
+
+
+def _scalars(arguments: dict[str, Any]) -> Iterator[tuple[str, str | int | float]]:
+    """Texts and numbers, each by its own name, as deep as they are."""
+    waiting = list(reversed(arguments.items()))
+    while waiting:
+        name, value = waiting.pop()
+        if isinstance(value, dict):
+            waiting += reversed(value.items())
+        elif isinstance(value, str | int | float):
+            yield name, value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -239,6 +240,45 @@ async def test_an_approval_is_remembered_by_its_shape(console: Make, until: Unti
         assert approved
         assert (remember.arguments, remember.most, remember.hours) == (("reason",), 3, 1.0)
         assert not remember.this_session
+        until_when = datetime(2026, 3, 14, 13, 4, 30, tzinfo=UTC).astimezone()
+        said = f"Remembered as rul_{source.approvals.remembered[0].from_call}: 3 calls like it run unasked until "
+        await until(pilot, lambda: f"{said}{until_when:%Y-%m-%d %H:%M}." in message(app))
+
+
+async def test_calls_of_one_action_are_told_apart(console: Make, until: Until, shown: Shown) -> None:
+    source = a_day()
+    session = source.session_rows[0]
+    source.approvals.rows = [
+        a_call(1, session, arguments={"order": "81", "amount": 5}),
+        a_call(2, session, arguments={"body": {"order": 82}, "dry": False}),
+        a_call(3, session, arguments={}),
+    ]
+    app = console(source)
+    async with app.run_test(size=(160, 40)) as pilot:
+        await until(pilot, lambda: len(app.facts.approvals) == 3 and app.facts.host.here)
+        await pilot.press("3")
+        await until(pilot, lambda: 'billing-api.create_refund  order: "81", amount: 5' in shown(app))
+        assert "billing-api.create_refund  order: 82, dry: false" in shown(app)
+
+
+async def test_the_key_of_a_view_leads_from_a_page_to_its_list(console: Make, until: Until) -> None:
+    source = calls_wait()
+    app = console(source)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await begin(app, pilot, until)
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, ApprovalScreen))
+        await pilot.press("3")
+        await until(pilot, lambda: isinstance(app.screen, InboxScreen))
+        assert len(app.screen_stack) == 1
+
+
+def test_the_page_of_a_finished_call_says_what_came_back() -> None:
+    session = a_day().session_rows[0]
+    finished = {"state": CallState.DONE, "status": 201, "bytes": 1234, "duration_ms": 87.4}
+    assert "HTTP 201, 1,234 bytes, after 87 ms" in page(a_call(1, session, **finished))
+    assert "after 2.5 s" in page(a_call(1, session, **(finished | {"duration_ms": 2500.0})))
+    assert "answer  " not in page(a_call(1, session, state=CallState.DENIED))
 
 
 async def test_what_was_decided_elsewhere_is_said(console: Make, until: Until, shown: Shown) -> None:

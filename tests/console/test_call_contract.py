@@ -54,7 +54,7 @@ def stage(request: pytest.FixtureRequest) -> Iterator[Stage]:
 def test_it_satisfies_the_protocol(stage: Stage) -> None:
     source: Source = stage.source
     for part, names in {
-        "approvals": ("pending", "show", "decide"),
+        "approvals": ("pending", "show", "decide", "rules"),
         "connectors": ("list", "auth", "pending", "sync", "accept"),
         "connections": ("connect", "authorize", "authorization", "cancel", "remove"),
         "policies": ("view",),

@@ -7,7 +7,7 @@ from typing import Any
 
 from console_source import NOW, MemorySource, a_day
 from hostile import corpus
-from memory_calls import a_connection, a_connector, a_rule, an_action, fill_calls, fill_connectors
+from memory_calls import a_call, a_connection, a_connector, a_rule, an_action, fill_calls, fill_connectors
 from textual import events
 from textual.app import App
 from textual.pilot import Pilot
@@ -198,6 +198,8 @@ async def test_what_changed_outside_is_shown_and_accepted(console: Make, until: 
         await until(pilot, lambda: isinstance(app.screen, AcceptDialog))
         for words in ("! riskier  get_ticket", "~ changed  send_reply", "+ added    close_ticket", "- removed  old_se"):
             assert words in shown(app)
+        assert "approvals remembered for it no longer hold" in " ".join(shown(app).split())
+        assert "unsent" not in shown(app), "none waits"
         await pilot.press("y")
         assert isinstance(app.screen, AcceptDialog), "it was not seen yet"
         pass_guard(app)
@@ -209,6 +211,39 @@ async def test_what_changed_outside_is_shown_and_accepted(console: Make, until: 
         await pilot.press("y")
         await until(pilot, lambda: ("accept", "helpdesk", "cat_9", True) in source.calls)
         await until(pilot, lambda: app.facts.connector("acme-api/helpdesk").pending is False)  # type: ignore[union-attr]
+
+
+async def test_accepting_says_how_many_waiting_calls_end(console: Make, until: Until, shown: Shown) -> None:
+    source = connected()
+    session = next(row for row in source.session_rows if row.project == "acme-api")
+    other = next(row for row in source.session_rows if row.project != "acme-api")
+    source.approvals.rows = [
+        a_call(1, session, connector="helpdesk"),
+        a_call(2, session, connector="helpdesk"),
+        a_call(3, session, connector="billing-api"),
+        a_call(4, other, connector="helpdesk"),
+    ]
+    app = console(source)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await begin(app, pilot, until, 2)
+        await until(pilot, lambda: len(app.facts.approvals) == 4)
+        await pilot.press("A")
+        await until(pilot, lambda: isinstance(app.screen, AcceptDialog))
+        assert "2 calls of it that wait end unsent" in " ".join(shown(app).split())
+
+
+def test_a_rule_that_may_decide_is_not_shown_as_a_dead_one() -> None:
+    rules = (
+        a_rule(0, "*", Verdict.ASK, conditions=("amount is over 10",), matches=5, decides=5),
+        a_rule(1, "get_*", Verdict.RUN, matches=2, decides=0),
+        a_rule(2, "x_*", Verdict.RUN, matches=4, decides=3),
+    )
+    policy = PolicyView(
+        project="acme-api", connector="billing", default_mode="risk", sensitive=False, rules=rules, actions=()
+    )
+    lines = ["".join(part.text for part in line) for line in connector_page(a_connector("billing"), policy, NOW, 100)]
+    ends = [line.split("  ")[-1] for line in lines if line.startswith("   connector ")]
+    assert ends == ["may decide up to 5", "may decide up to 2", "decides 3 of 4"]
 
 
 async def test_a_rule_is_proposed(console: Make, until: Until, shown: Shown) -> None:

@@ -88,6 +88,21 @@ def test_no_colour_means_none(environment: dict[str, str]) -> None:
         assert b"\x1b[7m" in terminal.output or b";7m" in terminal.output, "the cursor is seen by its attribute"
 
 
+def test_the_terminal_itself_says_its_size() -> None:
+    import fcntl
+    import struct
+    import termios
+
+    with PseudoTerminal("day", rows=30, columns=110, COLUMNS="60", LINES="14") as terminal:
+        terminal.until("41 passed")
+        terminal.quiet()
+        assert b"\x1b[30;1H" in terminal.output, "the lowest line was painted"
+        place = len(terminal.output)
+        fcntl.ioctl(terminal._master, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
+        terminal.process.send_signal(signal.SIGWINCH)
+        terminal.until("\x1b[40;1H", since=place)
+
+
 def test_a_storm_of_sizes_is_survived() -> None:
     import fcntl
     import struct

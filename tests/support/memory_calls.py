@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any
 from kortix_tui.base.errors import Conflict, InvalidInput, NotFound
 from kortix_tui.base.words import CallState, ConnectionState, Risk, Verdict
 from kortix_tui.broker.connectors.model import CatalogueDifference
-from kortix_tui.runtime.call_memory import Remember
+from kortix_tui.runtime.call_memory import Remember, paths
 from kortix_tui.runtime.connection_calls import Authorizing
 from kortix_tui.runtime.connections import ConnectionChange
 from kortix_tui.runtime.connector_views import (
     ActionView,
     ApprovalView,
+    CallRuleView,
     ConnectionView,
     ConnectorView,
     DecisionResult,
@@ -63,6 +64,7 @@ class MemoryApprovals:
     def __init__(self, source: MemorySource) -> None:
         self._source = source
         self.rows: list[ApprovalView] = []
+        self.remembered: list[CallRuleView] = []
 
     def pending(self) -> list[ApprovalView]:
         waiting = [row for row in self.rows if row.state is CallState.PENDING]
@@ -92,7 +94,23 @@ class MemoryApprovals:
         state = CallState.APPROVED if approve else CallState.DENIED
         self._source.calls.append(("decide", row.id, approve, note, remember))
         self.replace(row.model_copy(update={"state": state, "note": note, "decided_by": "dana", "decided_at": NOW}))
+        if remember is not None:
+            self._remember(row, remember)
         return DecisionResult(id=row.id, state=state, note=note)
+
+    def _remember(self, row: ApprovalView, wish: Remember) -> None:
+        known = paths(json.loads(row.arguments))
+        rule = CallRuleView(
+            id=f"rul_{row.id}", project_id=row.project_id, session_id=row.session_id if wish.this_session else None,
+            connector=row.connector, action=row.action, most=wish.most, used=0, from_call=row.id, created_by="dana",
+            arguments=json.dumps({path: known[path] for path in wish.arguments}), created_at=NOW,
+            expires_at=NOW + timedelta(hours=wish.hours), revoked_by=None, revoked_at=None, project=row.project,
+            active=True,
+        )  # fmt: skip
+        self.remembered.insert(0, rule)
+
+    def rules(self, *, project: Project | None = None) -> list[CallRuleView]:
+        return [rule for rule in self.remembered if project is None or rule.project_id == project.id]
 
     # What tests do.
 

@@ -13,6 +13,7 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Input, Static
 
+from kortix_tui.base.errors import KortixError
 from kortix_tui.base.text import shorten, visible_line
 from kortix_tui.base.words import Risk, Verdict
 from kortix_tui.console.forms.form import Act, Form, Incomplete, chosen, line
@@ -24,7 +25,8 @@ from kortix_tui.runtime.call_memory import Remember, paths
 
 if TYPE_CHECKING:
     from kortix_tui.console.app import KortixApp
-    from kortix_tui.runtime.connector_views import ApprovalView, DecisionResult
+    from kortix_tui.console.source import Source
+    from kortix_tui.runtime.connector_views import ApprovalView, CallRuleView, DecisionResult
     from kortix_tui.runtime.edits import EditResult
 
 MOST_NOTE: Final = 2000
@@ -104,7 +106,7 @@ class RememberForm(Form):
         console: KortixApp,
         view: ApprovalView,
         facts: list[tuple[str, str]],
-        done: Callable[[DecisionResult | EditResult], None],
+        done: Callable[[CallRuleView | DecisionResult | EditResult], None],
     ) -> None:
         super().__init__(console, f"Approve {view.connector}.{view.action}, and calls like it?", done)
         self._view = view
@@ -187,9 +189,7 @@ class RememberForm(Form):
             hours=SPANS[self.choice("#span")],
             this_session=self.choice("#reach") == SESSION,
         )
-        return lambda source: source.approvals.decide(
-            view.id, digest=view.digest or "", approve=True, remember=remember, terminal=True, pinned=True
-        )
+        return lambda source: _remembered(source, view, remember)
 
     def _lasting(self, bound: tuple[str, ...]) -> Act:
         """Propose a rule: the action, with the bound values as its conditions."""
@@ -213,6 +213,17 @@ class RememberForm(Form):
         return lambda source: source.edits.set_rule(
             project, connector=view.connector, match=view.action, verdict=Verdict.RUN, conditions=conditions
         )
+
+
+def _remembered(source: Source, view: ApprovalView, wish: Remember) -> CallRuleView | DecisionResult:
+    """Approve, and give what is remembered; only the decision where that cannot be read."""
+    done = source.approvals.decide(
+        view.id, digest=view.digest or "", approve=True, remember=wish, terminal=True, pinned=True
+    )
+    try:
+        return next((rule for rule in source.approvals.rules() if rule.from_call == view.id), done)
+    except KortixError:
+        return done  # it is approved, whatever cannot be read afterwards
 
 
 def exactly(text: str) -> str:

@@ -19,7 +19,7 @@ MOST_LINES = 10
 
 
 class AcceptDialog(Dialog[bool]):
-    """Gives `True` only for a deliberate yes; the list can be scrolled before."""
+    """Gives `True` only for a deliberate yes; the list can be scrolled before. `waiting` calls would end by it."""
 
     DEFAULT_CSS = """
     AcceptDialog TextPane { background: $surface; }
@@ -31,11 +31,13 @@ class AcceptDialog(Dialog[bool]):
         actions: int,
         lines: Sequence[Sequence[Part]],
         *,
+        waiting: int,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(clock=clock)
         self._slug = slug
         self._actions = actions
+        self._waiting = waiting
         self._lines = lines
 
     def compose(self) -> ComposeResult:
@@ -48,8 +50,18 @@ class AcceptDialog(Dialog[bool]):
             yield pane
             yield plain("")
             yield plain(f"It has {self._actions} actions then. Until you say yes, all stays as it was.")
+            ends = Content.assemble((f"With your yes, {self._ends()}.", self.style_of("warning")))
+            yield Static(ends, id="ends", markup=False)
             yield plain("")
             yield Static(self._choice(), id="choice", markup=False)
+
+    def _ends(self) -> str:
+        memory = "approvals remembered for it no longer hold"
+        if not self._waiting:
+            return memory
+        one = self._waiting == 1
+        calls = "1 call of it that waits ends" if one else f"{self._waiting} calls of it that wait end"
+        return f"{calls} unsent, and {memory}"
 
     def on_mount(self) -> None:
         """The list can be scrolled."""

@@ -13,6 +13,7 @@ from kortix_tui.console.forms.approval_forms import DenyForm, RememberForm
 from kortix_tui.console.screens.approval_page import call_name, short_digest, target, time_left, who
 from kortix_tui.console.screens.connector_acts import say_opened
 from kortix_tui.console.widgets.confirm import ConfirmDialog, Tier
+from kortix_tui.runtime.connector_views import CallRuleView
 from kortix_tui.runtime.edits import EditResult
 
 if TYPE_CHECKING:
@@ -57,9 +58,11 @@ def deny(app: KortixApp, view: ApprovalView) -> None:
 def remember(app: KortixApp, view: ApprovalView) -> None:
     """Ask what later calls must have in common with it, then approve it and remember that."""
 
-    def done(answer: DecisionResult | EditResult) -> None:
+    def done(answer: CallRuleView | DecisionResult | EditResult) -> None:
         if isinstance(answer, EditResult):
             say_opened(app, answer, "lets such calls run unasked")
+        elif isinstance(answer, CallRuleView):
+            _say_remembered(app, view, answer)
         else:
             say_decided(app, view, answer)
 
@@ -121,6 +124,12 @@ def say_decided(app: KortixApp, view: ApprovalView, done: DecisionResult) -> Non
         app.say(f"Denied {call_name(view)}; the agent is told.")
     else:
         app.say(f"Approved {call_name(view)}; it is sent once.")
+
+
+def _say_remembered(app: KortixApp, view: ApprovalView, rule: CallRuleView) -> None:
+    many = f"{rule.most:,} call{'s' * (rule.most != 1)} like it run{'s' * (rule.most == 1)} unasked"
+    until = f"{rule.expires_at.astimezone():%Y-%m-%d %H:%M}"
+    app.say(f"Approved {call_name(view)}. Remembered as {rule.id}: {many} until {until}.", keep=True)
 
 
 def facts_of(app: KortixApp, view: ApprovalView) -> list[tuple[str, str]]:

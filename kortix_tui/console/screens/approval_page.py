@@ -90,6 +90,9 @@ def approval_page(view: ApprovalView, now: datetime, width: int, *, unfolded: bo
             lines += field("note", visible_line(view.note), width)
         if view.message:
             lines += field("result", visible_line(view.message), width)
+        answer = _answer(view)
+        if answer:
+            lines += field("answer", answer, width)
     lines += field("sends", shorten(visible_line(target(view)), 2 * (width - LABEL - 3)), width, "accent")
     lines += field("risk", f"{view.risk.value}: {means}", width, role)
     lines += field("who", who(view), width)
@@ -115,6 +118,17 @@ def approval_page(view: ApprovalView, now: datetime, width: int, *, unfolded: bo
 
 def _title(text: str, note: str = "", role: str = "muted") -> list[Part]:
     return [Part(f" {text}", "title"), Part(f"   {note}" if note else "", role)]
+
+
+def _answer(view: ApprovalView) -> str:
+    """What came back, in short; empty where nothing did."""
+    told = [] if view.status is None else [f"HTTP {view.status}"]
+    if view.bytes is not None:
+        told.append(f"{view.bytes:,} byte{'s' * (view.bytes != 1)}")
+    if view.duration_ms is not None:
+        took = f"{view.duration_ms / 1000:.1f} s" if view.duration_ms >= 1000 else f"{view.duration_ms:.0f} ms"
+        told.append(f"after {took}")
+    return ", ".join(told)
 
 
 def _times(view: ApprovalView, now: datetime, width: int) -> Lines:

@@ -162,7 +162,14 @@ def _ask_accept(app: KortixApp, connector: ConnectorView, pending: PendingCatalo
         weighty.append(f"its program runs in the image {new} instead of {old}")
     lines = [[Part(f" ! {text}", "risk.high")] for text in weighty] + difference_lines(pending.difference)
     lines += [[Part(f" ! {visible_line(note)}", "warning")] for note in pending.notes]
-    app.push_screen(AcceptDialog(connector.slug, pending.actions, lines, clock=app.clock.monotonic), decided)
+    waiting = sum(
+        1
+        for call in app.facts.approvals
+        if (call.project, call.connector) == (connector.project, connector.slug) and call.session_id is not None
+    )
+    app.push_screen(
+        AcceptDialog(connector.slug, pending.actions, lines, waiting=waiting, clock=app.clock.monotonic), decided
+    )
 
 
 # Permissions.

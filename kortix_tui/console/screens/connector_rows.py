@@ -202,6 +202,9 @@ def _rule(rule: RuleView) -> list[Part]:
     ]
     if rule.note:
         parts.append(Part(f"! {visible_line(rule.note)}", "warning"))
+    elif rule.conditions or not rule.decides:
+        # Its own conditions, or those of rules before it, are not known to hold before a call has its arguments.
+        parts.append(Part(f"may decide up to {rule.matches}", "muted"))
     else:
         parts.append(Part(f"decides {rule.decides} of {rule.matches}", "muted"))
     return parts
