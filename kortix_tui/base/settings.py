@@ -181,6 +181,17 @@ class SettingsInvalid(InvalidInput):
         self.faults = faults
 
 
+def _section_of(key: object) -> str | None:
+    """Where a key belongs that was written outside its section."""
+    sections = [
+        name
+        for name, field in Settings.model_fields.items()
+        if isinstance(field.annotation, type) and issubclass(field.annotation, Part)
+        and key in field.annotation.model_fields
+    ]  # fmt: skip
+    return f"Write it under {' or '.join(f'`{name}:`' for name in sections)}." if sections else None
+
+
 def settings_file() -> Path:
     """Where the operator's settings are."""
     return config_folder() / "config.yaml"
@@ -219,7 +230,7 @@ def inspect(path: Path | None = None) -> tuple[Settings, tuple[Fault, ...]]:
         for key in [key for key in data if key not in Settings.model_fields]:
             del data[key]
             message = f"`{key}` is not used by this version" if key in _LATER else f"unknown key `{key}` is ignored"
-            hint = None if key in _LATER else choose(key, Settings.model_fields)
+            hint = None if key in _LATER else _section_of(key) or choose(key, Settings.model_fields)
             place = document.key_place((key,))
             warnings.append(Fault.at(place, (key,), message, code="unknown_key", hint=hint, level=FaultLevel.WARNING))
     settings, faults = validate(Settings, data, document)

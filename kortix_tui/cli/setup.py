@@ -12,10 +12,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from kortix_tui.base.errors import Refused
 from kortix_tui.base.text import visible, visible_line
+from kortix_tui.base.words import Level
 from kortix_tui.cli.output import ask, at_terminal, note, paint, say, say_json, say_prose, status_style, wrapped
 from kortix_tui.cli.parsing import Parser, add_json, add_yes, show_examples
 
 if TYPE_CHECKING:
+    from kortix_tui.base.faults import Fault
+    from kortix_tui.runtime.doctor import Check
     from kortix_tui.runtime.setup import Ready
 
 T = TypeVar("T")
@@ -131,12 +134,25 @@ def run_to_end(work: Coroutine[Any, Any, T]) -> T:
         loop.close()
 
 
+def _ignored(fault: Fault) -> Check:
+    """A key of the settings that has no effect."""
+    from kortix_tui.base.settings import settings_file
+    from kortix_tui.runtime.doctor import Check
+
+    where = f"{settings_file()}, line {fault.line}"
+    return Check(
+        id="settings", title="Settings", level=Level.WARN if fault.hint else Level.OK,
+        message=f"{fault.message} ({where})", fix=fault.hint,
+    )  # fmt: skip
+
+
 def _doctor(arguments: argparse.Namespace) -> int:
     from kortix_tui.base.paths import Home
-    from kortix_tui.base.settings import load
+    from kortix_tui.base.settings import inspect
     from kortix_tui.runtime.doctor import examine, exit_status
 
-    checks = run_to_end(examine(Home.locate(), load()))
+    settings, faults = inspect()
+    checks = [*run_to_end(examine(Home.locate(), settings)), *map(_ignored, faults)]
     if arguments.json:
         say_json(checks)
     else:

@@ -212,7 +212,7 @@ class SessionEgress:
             self._starting -= 1
 
     async def _connect(self, host: str, port: int) -> Streams:
-        return await connect(host, port, allow_private=networks(self._ceiling.allow_private))
+        return await connect(host, port, allow_private=networks(self._ceiling.allow_private), setting="egress")
 
     async def _rules(self, session: Session) -> Rules:
         plan = self._preparing.pinned(session)

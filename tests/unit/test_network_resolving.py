@@ -11,9 +11,10 @@ import pytest
 from tls import LOOPBACK, TlsServer
 
 from kortix_tui.base.errors import DeadlineExceeded
+from kortix_tui.base.settings import settings_file
 from kortix_tui.broker.network import resolving
 from kortix_tui.broker.network.addresses import networks
-from kortix_tui.broker.network.resolving import AddressRefused, Unreachable, checked_host, connect, resolve
+from kortix_tui.broker.network.resolving import AddressRefused, Section, Unreachable, checked_host, connect, resolve
 
 OPENED = networks(LOOPBACK)
 ODD = (
@@ -137,6 +138,11 @@ async def test_an_address_is_judged_without_a_look_up() -> None:
     assert await resolve("1.1.1.1", 443, allow_private=(), resolver=Answers()) == ("1.1.1.1",)
     with pytest.raises(AddressRefused, match=r"127\.0\.0\.1 is this machine"):
         await resolve("127.0.0.1", 443, allow_private=(), resolver=Answers())
+    sections: tuple[Section, ...] = ("connectors", "egress")
+    for section in sections:
+        with pytest.raises(AddressRefused) as refused:
+            await resolve("127.0.0.1", 443, allow_private=(), resolver=Answers(), setting=section)
+        assert f"under {section}.allow_private in {settings_file()}" in (refused.value.hint or "")
     with pytest.raises(AddressRefused):
         await resolve("[::ffff:7f00:1]", 443, allow_private=(), resolver=Answers())
 

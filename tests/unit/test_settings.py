@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from kortix_tui.base.errors import InvalidInput
-from kortix_tui.base.settings import Ceilings, Settings, SettingsInvalid, inspect, load
+from kortix_tui.base.paths import Home
+from kortix_tui.base.settings import Ceilings, Settings, SettingsInvalid, inspect, load, settings_file
+from kortix_tui.cli.main import run
 
 
 def write(tmp_path: Path, text: str) -> Path:
@@ -98,6 +101,21 @@ def test_keys_of_later_versions_and_unknown_ones_are_warnings(tmp_path: Path) ->
     assert settings == Settings()
     assert [(fault.line, fault.level) for fault in warnings] == [(1, "warning"), (2, "warning")]
     assert warnings[1].hint is not None and "Did you mean `theme`?" in warnings[1].hint
+
+
+def test_a_key_outside_its_section_is_told_where_it_belongs(tmp_path: Path) -> None:
+    (warning,) = inspect(write(tmp_path, "allow_private: [10.0.0.0/8]\n"))[1]
+    assert warning.hint == "Write it under `connectors:` or `egress:`."
+
+
+def test_doctor_names_keys_without_effect(home: Home, capfd: pytest.CaptureFixture[str]) -> None:
+    file = settings_file()
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(f"docker: {{endpoint: 'unix://{home.path}/no.sock'}}\nallow_private: [10.0.0.0/8]\nprices: {{}}\n")
+    assert run(["doctor", "--json"]) == 1, "there is no engine"
+    found = [check for check in json.loads(capfd.readouterr().out) if check["id"] == "settings"]
+    assert [check["level"] for check in found] == ["warn", "ok"]
+    assert f"({file}, line 2)" in found[0]["message"] and "connectors" in found[0]["fix"]
 
 
 def test_an_unreadable_file_is_named(tmp_path: Path) -> None:

@@ -12,11 +12,14 @@ import socket
 import threading
 from collections.abc import Sequence
 from ipaddress import ip_address
-from typing import ClassVar, Final, Protocol
+from typing import ClassVar, Final, Literal, Protocol
 
 from kortix_tui.base.errors import DeadlineExceeded, KortixError, Refused
+from kortix_tui.base.settings import settings_file
 from kortix_tui.base.text import shorten, visible_line
 from kortix_tui.broker.network.addresses import IPNetwork, is_closed, is_named
+
+Section = Literal["connectors", "egress"]
 
 _LABEL: Final = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)")
 _NUMBER: Final = re.compile(r"(?:0[xX][0-9A-Fa-f]*|[0-9]+)")
@@ -133,6 +136,7 @@ async def resolve(
     deadline_s: float = 5.0,
     resolver: Resolver = system_resolver,
     named_only: bool = False,
+    setting: Section = "connectors",
 ) -> tuple[str, ...]:
     """The addresses of a host, all of which are open.
 
@@ -140,6 +144,7 @@ async def resolve(
         allow_private: Networks that the operator opened; see `addresses.networks`.
         deadline_s: Seconds that the look-up may take.
         named_only: Take only addresses in `allow_private`, not public ones.
+        setting: The section of config.yaml that `allow_private` comes from.
 
     Raises:
         AddressRefused: An answer is closed (then none is used), or the host is oddly written.
@@ -156,7 +161,7 @@ async def resolve(
     else:
         answers = (literal,)
     for answer in answers:
-        _judge(name, answer, allow_private, named_only=named_only)
+        _judge(name, answer, allow_private, named_only=named_only, setting=setting)
     return answers
 
 
@@ -178,7 +183,7 @@ async def _look_up(name: str, port: int, deadline_s: float, resolver: Resolver) 
     return answers
 
 
-def _judge(name: str, answer: str, allow_private: Sequence[IPNetwork], *, named_only: bool) -> None:
+def _judge(name: str, answer: str, allow_private: Sequence[IPNetwork], *, named_only: bool, setting: Section) -> None:
     try:
         address = ip_address(answer)
     except ValueError:
@@ -188,7 +193,7 @@ def _judge(name: str, answer: str, allow_private: Sequence[IPNetwork], *, named_
     if closed is not None:
         raise AddressRefused(
             f"{where} is {closed}; nothing was sent.",
-            hint="If it is meant, the operator names its network under `allow_private` in config.yaml. "
+            hint=f"If it is meant, the operator names its network under {setting}.allow_private in {settings_file()}. "
             "Metadata services stay closed always.",
         )
     if named_only and not is_named(address, allow_private):
@@ -205,12 +210,14 @@ async def connect(
     allow_private: Sequence[IPNetwork],
     deadline_s: float = 10.0,
     resolver: Resolver = system_resolver,
+    setting: Section = "connectors",
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter, str]:
     """Open a TCP connection to a host, and say to which address.
 
     Args:
         allow_private: Networks that the operator opened; see `addresses.networks`.
         deadline_s: Seconds for all: the look-up, and every address that is tried.
+        setting: The section of config.yaml that `allow_private` comes from.
 
     Raises:
         AddressRefused: The host is closed, or oddly written.
@@ -219,7 +226,9 @@ async def connect(
     """
     loop = asyncio.get_running_loop()
     end = loop.time() + deadline_s
-    found = await resolve(host, port, allow_private=allow_private, deadline_s=deadline_s, resolver=resolver)
+    found = await resolve(
+        host, port, allow_private=allow_private, deadline_s=deadline_s, resolver=resolver, setting=setting
+    )
     addresses = found[:_MOST_TRIES]
     failure: OSError | None = None
     for at, address in enumerate(addresses):
