@@ -19,6 +19,7 @@ from kortix_tui.runtime.facade import Runtime
 from kortix_tui.runtime.scaffold import install_sample
 from kortix_tui.runtime.vault_calls import SlotWish
 from kortix_tui.runtime.views import SessionView
+from kortix_tui.store.models import HostRow
 from kortix_tui.vault.secret import Secret
 
 REFACTORING: Final = "acme-api"
@@ -38,6 +39,8 @@ CONNECTOR: Final = "helpdesk"
 SHIPPED_URL: Final = "http://127.0.0.1:4180"
 """Where the sample's manifest has its help desk; each demo's is at a port of its own."""
 REMOVE_S: Final = 180.0
+LEAVE_S: Final = 20.0
+"""How long a background host may take to end; it stays some seconds after its last work."""
 POLL_S: Final = 0.05
 
 
@@ -159,13 +162,23 @@ def remove_demo(demo: Demo) -> None:
     if demo.home.database.exists():
         with demo.open() as runtime:
             _remove_sessions(runtime)
-            host = runtime.host()
-            if host.host is not None and not host.here:
-                raise Refused(
-                    f"Process {host.host.pid} ({host.host.kind}) works in {demo.folder}.", hint="Close it, then repeat."
-                )
+            if (host := _staying_host(runtime)) is not None:
+                way = f"End it with `kill {host.pid}`" if host.kind == "serve" else "Close it"
+                raise Refused(f"Process {host.pid} ({host.kind}) works in {demo.folder}.", hint=f"{way}, then repeat.")
     HelpDesk(demo.folder / DESK).end()
     shutil.rmtree(demo.folder)
+
+
+def _staying_host(runtime: Runtime) -> HostRow | None:
+    """The other process that is host; a background host is given time to end, as it has nothing left to do."""
+    end = time.monotonic() + LEAVE_S
+    while True:
+        view = runtime.host()
+        if view.host is None or view.here:
+            return None
+        if view.host.kind != "serve" or time.monotonic() > end:
+            return view.host
+        time.sleep(POLL_S)
 
 
 def _remove_sessions(runtime: Runtime) -> None:

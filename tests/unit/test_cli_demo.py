@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -11,9 +13,11 @@ from desk import git
 
 from kortix_tui.base.errors import NotFound, Refused
 from kortix_tui.base.paths import Home
+from kortix_tui.base.settings import settings_file
 from kortix_tui.cli.main import run
 from kortix_tui.cli.program import program
 from kortix_tui.runtime.demo import demos_folder, found_demos, make_demo, remove_demo
+from kortix_tui.runtime.facade import Runtime
 
 
 def test_a_demo_is_made_beside_the_home_and_removed_whole(home: Home) -> None:
@@ -24,6 +28,26 @@ def test_a_demo_is_made_beside_the_home_and_removed_whole(home: Home) -> None:
     assert git(first.repository, "log", "--format=%s") == "Import the sample project acme-api"
     for demo in found_demos():
         remove_demo(demo)
+    assert found_demos() == []
+
+
+def test_a_background_host_is_waited_for_and_named_when_it_stays(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings = settings_file()
+    settings.parent.mkdir(parents=True, exist_ok=True)
+    settings.write_text(f"docker: {{endpoint: 'unix://{home.path}/no.sock'}}\n")
+    demo = make_demo()
+    with Runtime.open(kind="serve", home=demo.home) as other:
+        other.start_hosting()
+        assert other.host().here
+        with monkeypatch.context() as patch:
+            patch.setattr("kortix_tui.runtime.demo.LEAVE_S", 0.0)
+            with pytest.raises(Refused, match=rf"Process {os.getpid()} \(serve\)") as refused:
+                remove_demo(demo)
+        assert f"kill {os.getpid()}" in (refused.value.hint or "")
+        leaving = threading.Timer(0.3, other.stop_hosting)
+        leaving.start()
+        remove_demo(demo)
+        leaving.join()
     assert found_demos() == []
 
 
