@@ -27,7 +27,7 @@ SECRET_COLUMNS = (
 )
 INBOX_COLUMNS = (
     Column("kind", "KIND", 16),
-    Column("title", "WHAT", 24, grow=True),
+    Column("title", "WHAT", 40, grow=True),
     Column("project", "PROJECT", 14, priority=2),
     Column("agent", "AGENT", 12, priority=3),
     Column("session", "SESSION", 12, priority=4),
