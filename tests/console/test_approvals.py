@@ -275,7 +275,7 @@ async def test_the_key_of_a_view_leads_from_a_page_to_its_list(console: Make, un
 
 def test_the_page_of_a_finished_call_says_what_came_back() -> None:
     session = a_day().session_rows[0]
-    finished = {"state": CallState.DONE, "status": 201, "bytes": 1234, "duration_ms": 87.4}
+    finished: dict[str, Any] = {"state": CallState.DONE, "status": 201, "bytes": 1234, "duration_ms": 87.4}
     assert "HTTP 201, 1,234 bytes, after 87 ms" in page(a_call(1, session, **finished))
     assert "after 2.5 s" in page(a_call(1, session, **(finished | {"duration_ms": 2500.0})))
     assert "answer  " not in page(a_call(1, session, state=CallState.DENIED))

@@ -96,7 +96,7 @@ async def test_the_riskiest_comes_first_then_the_oldest(scene: Scene, agent: Age
     assert [view.id for view in scene.runtime.approvals.pending()] == order
     items = scene.runtime.inbox.list()
     assert [item.reference for item in items if item.kind is ItemKind.APPROVAL] == order
-    assert items[0].title == "desk.drop_ticket (id: 9)"
+    assert items[0].title == 'desk.drop_ticket (id: "9")'
     elsewhere = scene.seeded.project("other", "/nowhere/other")
     assert scene.runtime.approvals.pending(scene.runtime.projects.find(elsewhere)) == []
 
