@@ -9,6 +9,7 @@ from kortix_tui.base.text import visible, visible_line
 from kortix_tui.cli.cells import Column
 from kortix_tui.cli.output import BOLD, GREEN, RED, YELLOW, counted, paint, say, say_fields, say_table, status_style
 from kortix_tui.repository.difference import DiffSummary, FileChange
+from kortix_tui.runtime.edits import EditResult
 from kortix_tui.runtime.views import ChangeDetail, ChangeView, MergePreview
 
 _FILE_COLUMNS = (
@@ -18,6 +19,13 @@ _FILE_COLUMNS = (
     Column("FILE", flexible=True),
 )
 _PATCH_COLOURS = (("+++", BOLD), ("---", BOLD), ("+", "32"), ("-", "31"), ("@@", "36"), ("diff ", BOLD))
+
+
+def opened(result: EditResult, base_branch: str) -> str:
+    """What became of the change request of an edit, as the end of `Change request N … `."""
+    if result.moved:
+        return f"is open already; it now starts from the newest {visible_line(base_branch)}: read it again"
+    return "is open already" if result.already else "is open"
 
 
 def say_change(detail: ChangeDetail) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from kortix_tui.base.errors import InvalidInput, KortixError, Refused, UsageError
 from kortix_tui.base.text import visible, visible_line
 from kortix_tui.cli.connector_page import say_sync, say_waiting
-from kortix_tui.cli.output import ask, at_terminal, note, say, say_json, say_prose
+from kortix_tui.cli.output import YELLOW, ask, at_terminal, note, paint, say, say_json, say_prose
 from kortix_tui.cli.parsing import add_json, add_project
 from kortix_tui.cli.unseen import ask_unseen, can_ask, read_value
 from kortix_tui.cli.vault_access import add_access, ready_vault, with_vault
@@ -85,6 +85,8 @@ def connect(runtime: Runtime, arguments: argparse.Namespace) -> int:
         return _finish(runtime, project, connector.slug, None, arguments)
     if not arguments.json:
         _say_needs(connector.slug, needs)
+    if ending := ending_calls(runtime, project, connector.slug, arguments.account):
+        note(f"When it is connected anew, {ending} asked with the old credential.")
     ready_vault(runtime, arguments)
     if needs.type == "oauth2" and arguments.token is None and arguments.secret is None:
         made = _by_oauth(runtime, project, needs, arguments)
@@ -108,6 +110,8 @@ def offer_acceptance(runtime: Runtime, project: Project, slug: str) -> int:
         note(f"Nothing of {slug} waits to be accepted.")
         return 0
     say_waiting(waiting)
+    if ending := ending_calls(runtime, project, slug):
+        say(paint(f"{ending} asked about the old document", YELLOW))
     if not at_terminal():
         note(f"To accept exactly this: kortix connectors accept {slug} --at {waiting.catalogue_id}")
         return 1
@@ -117,6 +121,18 @@ def offer_acceptance(runtime: Runtime, project: Project, slug: str) -> int:
     runtime.connectors.accept(project, slug, waiting.catalogue_id, terminal=True, pinned=False)
     say(f"Accepted: {visible_line(slug)} has {waiting.actions} actions.")
     return 0
+
+
+def ending_calls(runtime: Runtime, project: Project, slug: str, account: str | None = None) -> str:
+    """Which waiting calls a change ends, as the beginning of a sentence; nothing where none waits."""
+    found = [
+        call
+        for call in runtime.approvals.pending(project)
+        if call.connector == slug and (account is None or call.account == account)
+    ]
+    if not found:
+        return ""
+    return "1 call that waits ends: it was" if len(found) == 1 else f"{len(found)} calls that wait end: they were"
 
 
 def _tells_only_members(connector: ConnectorView) -> bool:

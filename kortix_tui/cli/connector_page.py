@@ -165,9 +165,10 @@ def _names(mark: str, colour: str, what: str, names: Sequence[str]) -> None:
 def say_notes(notes: Sequence[str]) -> None:
     """What a person should know of a document."""
     for text in notes[:MOST_NOTES]:
-        say_prose(f"- {visible_line(text)}", indent=2)
+        say_prose(f"{paint('!', YELLOW)} {visible_line(text)}", indent=2)
     if len(notes) > MOST_NOTES:
-        say(f"  - and {counted(len(notes) - MOST_NOTES, 'more note', 'more notes')}; --json has them all")
+        more = counted(len(notes) - MOST_NOTES, "more note")
+        say(f"  {paint('!', YELLOW)} and {more}; --json has them all")
 
 
 def say_test(test: ConnectorTest) -> None:

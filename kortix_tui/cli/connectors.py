@@ -203,6 +203,8 @@ def _revoke(arguments: argparse.Namespace) -> None:
 
 
 def _propose(arguments: argparse.Namespace, may: str, *, revoke: bool) -> None:
+    from kortix_tui.cli.change_page import opened
+
     with acting() as runtime:
         project = runtime.projects.resolve(arguments.project)
         if not revoke:
@@ -217,8 +219,7 @@ def _propose(arguments: argparse.Namespace, may: str, *, revoke: bool) -> None:
     if result.number is None:
         say(f"The base branch of {project.slug} says already that {who}.")
         return
-    opened = "is open already" if result.already else "is open"
-    say(f"Change request {project.slug}#{result.number} {opened}: {who}.")
+    say(f"Change request {project.slug}#{result.number} {opened(result, project.base_branch)}: {who}.")
     note(f"Read it, then merge it: kortix cr diff {project.slug}#{result.number}")
     since = "it counts for every session from its next call on" if revoke else "it counts for sessions that start anew"
     note(f"Until then nothing changes; afterwards {since}.")

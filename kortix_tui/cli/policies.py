@@ -348,6 +348,8 @@ def _mode(arguments: argparse.Namespace) -> None:
 
 
 def _edit(arguments: argparse.Namespace, what: str, act: Callable[[Runtime, Project], EditResult]) -> None:
+    from kortix_tui.cli.change_page import opened
+
     with acting() as runtime:
         project = runtime.projects.resolve(arguments.project)
         result = act(runtime, project)
@@ -357,8 +359,7 @@ def _edit(arguments: argparse.Namespace, what: str, act: Callable[[Runtime, Proj
     if result.number is None:
         say(f"The base branch of {project.slug} says so already: {what}.")
         return
-    opened = "is open already" if result.already else "is open"
-    say(f"Change request {project.slug}#{result.number} {opened}: {what}.")
+    say(f"Change request {project.slug}#{result.number} {opened(result, project.base_branch)}: {what}.")
     note(f"What it would make of the calls on record: kortix policy replay --cr {project.slug}#{result.number}")
     note(f"Read it, then merge it: kortix cr diff {project.slug}#{result.number}")
     note("Until then nothing changes.")

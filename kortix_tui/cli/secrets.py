@@ -251,6 +251,8 @@ def _change(arguments: argparse.Namespace, act: Callable[[Runtime, Project], Sec
 
 
 def _grant(arguments: argparse.Namespace) -> None:
+    from kortix_tui.cli.change_page import opened
+
     with acting() as runtime:
         project = runtime.projects.resolve(arguments.project)
         identifier = _known(runtime, project, arguments.identifier)
@@ -262,8 +264,7 @@ def _grant(arguments: argparse.Namespace) -> None:
     if result.number is None:
         say(f"The base branch of {project.slug} allows {who} already.")
         return
-    opened = "is open already" if result.already else "is open"
-    say(f"Change request {project.slug}#{result.number} {opened}: it allows {who}.")
+    say(f"Change request {project.slug}#{result.number} {opened(result, project.base_branch)}: it allows {who}.")
     note(f"Read it, then merge it: kortix cr diff {project.slug}#{result.number}")
     note("Until then nothing changes; afterwards it counts for sessions that start anew.")
 

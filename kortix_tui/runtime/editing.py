@@ -107,7 +107,8 @@ class Editing:
                     return _result(project, open_before, already=True)
                 # The base has moved across the edit, and no agent is there to join the two.
                 commit = await self._commit(mirror, project, base, edited, wanted.edit, request, actor)
-                return _result(project, await self._move(mirror, project, open_before, commit, actor), already=True)
+                moved = await self._move(mirror, project, open_before, commit, actor)
+                return _result(project, moved, already=True, moved=True)
             commit = await self._commit(mirror, project, base, edited, wanted.edit, request, actor)
             change = await self._open(mirror, project, identity, wanted.edit, edited, commit, actor)
             return _result(project, change, already=False)
@@ -287,11 +288,12 @@ def _description(edit: Edit, file: EditedFile) -> str:
             return f"Sets `policy.default_mode` to `{edit.mode}` in {name}. {_EFFECT}"
 
 
-def _result(project: Project, change: Change, *, already: bool) -> EditResult:
+def _result(project: Project, change: Change, *, already: bool, moved: bool = False) -> EditResult:
     return EditResult(
         project=project.slug,
         number=change.number,
         session_id=change.session_id,
         head_commit=change.head_commit,
         already=already,
+        moved=moved,
     )

@@ -37,6 +37,7 @@ class EditResult(View):
     session_id: str | None = Field(description="The branch that holds the edit.")
     head_commit: str | None
     already: bool = Field(description="The base branch says so already, or the change request was open before.")
+    moved: bool = Field(default=False, description="It was open before, and starts from the newest base now.")
 
 
 class Edits:

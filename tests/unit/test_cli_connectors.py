@@ -20,8 +20,12 @@ from oauth_provider import CLIENT, SECRET, Provider
 from shop import SEED, TOKEN, Shop, document, open_shop, operation
 from tls import LOOPBACK
 
+from kortix_tui.base.clock import to_text
 from kortix_tui.base.paths import Home
+from kortix_tui.broker.connectors.model import HttpCall, Materialised, RuleSource
 from kortix_tui.cli.main import run
+from kortix_tui.runtime.facade import Runtime
+from kortix_tui.store.audit import SYSTEM
 
 HEAD = "kortix_version: 2\ndefault_agent: script\npolicy: {default_mode: risk}\n"
 AGENTS = "agents:\n  script:\n    kortix_permissions: [project.gitops.push]\n"
@@ -162,6 +166,49 @@ def test_a_changed_document_is_shown_and_accepted_by_its_id(say: Say, shop: Shop
         assert person.end() == 0
     assert "4" in say("connectors", "ls")
     assert "Nothing of billing-api waits" in say("connectors", "accept", "billing-api")
+
+
+def test_what_ends_waiting_calls_says_so_before(say: Say, shop: Shop) -> None:
+    say("connectors", "connect", "billing-api", "--token", "-", stdin=TOKEN.encode())
+    with Runtime.open() as runtime:
+        project = runtime.projects.find("acme")
+        for number, account in enumerate(("default", "default", "sandbox")):
+            wait_for_a_person(runtime, project.id, number, account)
+    shop.document = document(paths={"/refunds": {"delete": operation("dropRefunds")}})
+    assert "3 calls that wait end: they were asked about the old document" in say(
+        "connectors", "sync", "billing-api", status=1
+    )
+    for account, said in (
+        ("default", "2 calls that wait end: they were"),
+        ("sandbox", "1 call that waits ends: it was"),
+    ):
+        told = say(
+            "connectors", "connect", "billing-api", "--account", account, "--token", "-", stdin=TOKEN.encode()
+        )  # fmt: skip
+        assert f"When it is connected anew, {said} asked with the old credential." in told
+    told = say("connectors", "connect", "billing-api", "--account", "third", "--token", "-", stdin=TOKEN.encode())
+    assert "connected anew" not in told
+
+
+def wait_for_a_person(runtime: Runtime, project_id: str, number: int, account: str) -> None:
+    request = Materialised(
+        project_id=project_id, connector="billing-api", action="create_invoice", definition_hash="d" * 64,
+        document_hash="e" * 64, credential=None, credential_place=None, arguments="{}",
+        call=HttpCall(method="POST", url="https://billing.example/v1/invoices", headers=(), body=b"{}"),
+    )  # fmt: skip
+    rule = RuleSource(source="connector", index=1, match="*")
+    with runtime.context.store.write() as tx:
+        tx.execute(
+            "INSERT INTO calls (id, project_id, key, connector, action, account, risk, state, verdict, rule, reason,"
+            " arguments, request, digest, created_by, created_at, expires_at) VALUES (?, ?, ?, 'billing-api',"
+            " 'create_invoice', ?, 'write', 'pending', 'require_approval', ?, '', '{}', ?, ?, 'agent', ?, ?)",
+            (
+                f"cal_{number}", project_id, f"key{number}", account, rule.model_dump_json(),
+                request.model_dump_json(), request.digest(),
+                tx.now_text, to_text(tx.now.replace(year=tx.now.year + 1)),
+            ),
+        )  # fmt: skip
+        tx.audit("connector.call.ask", scope="call", actor=SYSTEM)
 
 
 def test_grants_are_change_requests(say: Say) -> None:

@@ -161,6 +161,7 @@ def test_two_edits_at_once_are_two_change_requests_and_the_later_follows_the_bas
         bench.runtime.changes.merge(bench.project, second.number)
     again = bench.grant("C", agent="reader")
     assert (again.number, again.session_id, again.already) == (second.number, second.session_id, True)
+    assert again.moved and not second.moved
     assert again.head_commit != second.head_commit and bench.made == (2, 2, 2)
     with pytest.raises(Conflict, match="it moved"):  # another head needs another look
         bench.runtime.changes.merge(bench.project, second.number)
