@@ -14,9 +14,11 @@ from policy_bench import MANIFEST, PolicyBench
 
 from kortix_tui.base.clock import to_text
 from kortix_tui.base.paths import Home
+from kortix_tui.cli.change_page import opened
 from kortix_tui.cli.main import run
 from kortix_tui.cli.parsing import Parser, Verbs
 from kortix_tui.cli.policies import add_policies_verb, add_policy_group, conditions_of
+from kortix_tui.runtime.edits import EditResult
 from kortix_tui.store.audit import SYSTEM
 
 Shown = pytest.CaptureFixture[str]
@@ -87,6 +89,12 @@ def test_rules_and_the_mode_become_change_requests(bench: PolicyBench, capfd: Sh
         '+  - {match: "*.delete_*", action: block, conditions: [{arg: id, match: "7", negate: true}, '
         "{max_calls: 2, per: day}]}"
     )
+
+
+def test_an_edit_that_was_moved_is_to_be_read_again() -> None:
+    made = EditResult(project="acme", number=1, session_id="k", head_commit="c", already=True, moved=True)
+    assert opened(made, "main") == "is open already; it now starts from the newest main: read it again"
+    assert opened(made.model_copy(update={"moved": False}), "main") == "is open already"
 
 
 def test_what_is_not_there_is_refused_with_a_hint(bench: PolicyBench, capfd: Shown) -> None:
