@@ -29,9 +29,9 @@ def die_at_commit(number: int) -> None:
     write, seen = Store.write, 0
 
     @contextmanager
-    def counting(self: Store, *, epoch: int | None = None) -> Iterator[Transaction]:
+    def counting(self: Store, *, epoch: int | None = None, anchor: bool = True) -> Iterator[Transaction]:
         nonlocal seen
-        with write(self, epoch=epoch) as tx:
+        with write(self, epoch=epoch, anchor=anchor) as tx:
             yield tx
         if tx.last_event is not None and epoch is not None:
             seen += 1

@@ -37,12 +37,12 @@ def test_a_store_that_cannot_be_written_for_a_while_ends_no_term(
     write, failed = Store.write, 0
 
     @contextmanager
-    def refusing(self: Store, *, epoch: int | None = None) -> Iterator[Transaction]:
+    def refusing(self: Store, *, epoch: int | None = None, anchor: bool = True) -> Iterator[Transaction]:
         nonlocal failed
         if epoch is not None and failed < 3:
             failed += 1
             raise StoreFailed("The disk is full: nothing was recorded, so nothing was done.")
-        with write(self, epoch=epoch) as tx:
+        with write(self, epoch=epoch, anchor=anchor) as tx:
             yield tx
 
     monkeypatch.setattr(Store, "write", refusing)
