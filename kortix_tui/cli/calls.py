@@ -36,7 +36,8 @@ def add_calls_verb(verbs: Verbs) -> None:
     )  # fmt: skip
     verb.add_argument("--session", metavar="ID", help="only this session's")
     verb.add_argument("--project", metavar="SLUG", help="only this project's")
-    verb.add_argument("--state", choices=[state.value for state in CallState], help="only those in this state")
+    states = [state.value for state in CallState]
+    verb.add_argument("--state", metavar="STATE", choices=states, help=f"only those in one state: {', '.join(states)}")
     verb.add_argument("--limit", metavar="N", type=count, default=100, help="at most this many (default 100)")
     add_filter(verb)
     add_json(verb)

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from brokered import PRIVATE, Outside, brokered_repository, outside
 from desk import Desk, git, sweep, wait_for
+from textual.pilot import Pilot
 
 from kortix_tui.base.paths import Home
 from kortix_tui.base.words import Activity, CallState, PromptState, SessionStatus
+from kortix_tui.console.app import KortixApp
+from kortix_tui.console.bridge import Bridge
+from kortix_tui.console.screens.approval import ApprovalScreen
+from kortix_tui.console.terminal import Terminal
+from kortix_tui.console.widgets.confirm import ConfirmDialog
+from kortix_tui.console.widgets.dialog import GUARD_SECONDS
 from kortix_tui.runtime.connector_views import ApprovalView
 
 pytestmark = pytest.mark.docker
@@ -70,6 +79,42 @@ def test_the_agent_waits_for_a_person_and_goes_on(desk: Desk, system: Outside) -
     assert "ENDED: 0" in text and '"seen": "/tickets/7/replies"' in text
     assert f"Call {view.id} of desk.send_reply: done" in text and "decided by" in text
     assert len(desk.runtime.sessions.prompts(session.id)) == 1, "the agent was there: no prompt tells it"
+
+
+async def until(pilot: Pilot[Any], condition: Callable[[], object]) -> None:
+    async with asyncio.timeout(150):
+        while not condition():
+            await asyncio.sleep(0.05)
+    await pilot.pause()
+
+
+async def test_a_person_decides_by_the_consoles_keys_and_the_agent_goes_on(desk: Desk, system: Outside) -> None:
+    bridge = Bridge(desk.runtime)
+    app = KortixApp(bridge, terminal=Terminal.detect({}))
+    try:
+        async with app.run_test(size=(80, 24)) as pilot:
+            session = await asyncio.to_thread(desk.start, "--wait")
+            await until(pilot, lambda: len(app.facts.inbox) == 1)
+            await pilot.press("3")
+            await asyncio.sleep(GUARD_SECONDS)
+            await pilot.press("enter")
+            await until(pilot, lambda: isinstance(app.screen, ApprovalScreen))
+            assert system.effects == []
+            await asyncio.sleep(GUARD_SECONDS)
+            await pilot.press("a")
+            await until(pilot, lambda: isinstance(app.screen, ConfirmDialog))
+            await pilot.press("y")  # typed ahead: nobody can have read the question yet
+            await asyncio.sleep(GUARD_SECONDS)
+            assert isinstance(app.screen, ConfirmDialog) and system.effects == []
+            await pilot.press("y")
+            await until(pilot, lambda: system.effects)
+            assert (await asyncio.to_thread(desk.settle, session)).state is PromptState.FINISHED
+            await until(pilot, lambda: not app.facts.inbox)
+    finally:
+        bridge.stop()
+    assert system.effects == [("POST", "/tickets/7/replies", b'{"text":"Hello"}')]
+    text = desk.text(session)
+    assert "ENDED: 0" in text and "decided by" in text
 
 
 def test_an_agent_that_is_denied_is_told_why(desk: Desk, system: Outside) -> None:

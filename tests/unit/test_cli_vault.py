@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from at_terminal import AtTerminal
 from desk import wait_for
+from packages import need
 
 from kortix_tui.base.paths import Home
 from kortix_tui.cli.main import run
@@ -308,6 +309,7 @@ def test_a_damaged_file_is_repaired_with_the_recovery_key(
 def test_an_export_opens_with_age_and_comes_back(
     filed: None, home: Home, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
+    need(age_keygen="age")
     identity, out = tmp_path / "identity.txt", tmp_path / "secrets.age"
     subprocess.run(["age-keygen", "-o", str(identity)], check=True, capture_output=True)
     recipient = next(line.split()[-1] for line in identity.read_text().splitlines() if "public key" in line)
