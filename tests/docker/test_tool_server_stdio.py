@@ -29,7 +29,7 @@ from kortix_tui.broker.network.resolving import connect
 from kortix_tui.broker.services import CallReport
 from kortix_tui.runtime import tool_egress
 from kortix_tui.vault.secret import Secret
-from tests.support.npm import npm_program
+from tests.support.node_packages import node_program
 
 pytestmark = pytest.mark.docker
 CANARY = "canary-Zx81-Qm4-tool-token"
@@ -257,7 +257,7 @@ def test_what_a_killed_host_left_ends_with_the_next_start(desk: ShopDesk, image:
 
 
 def test_the_reference_server_runs_as_it_is(desk: ShopDesk, tmp_path: Path) -> None:
-    program = npm_program("@modelcontextprotocol/server-everything", "2026.8.31", "mcp-server-everything")
+    program = node_program("@modelcontextprotocol/server-everything", "2026.8.31", "mcp-server-everything")
     node = Path(subprocess.run(["which", "node"], capture_output=True, text=True, check=True).stdout.strip()).resolve()
     with tool_image(tmp_path / "node", {"node": node, "node_modules": program.parents[1]}) as image:
         main = "node_modules/@modelcontextprotocol/server-everything/dist/index.js"

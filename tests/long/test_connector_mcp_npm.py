@@ -16,7 +16,7 @@ from kortix_tui.broker.connectors.credentials import Attached
 from kortix_tui.broker.connectors.mcp import ToolServers
 from kortix_tui.broker.connectors.model import Materialised, McpCall, McpTool
 from kortix_tui.broker.network.client import Reach
-from tests.support.npm import npm_program
+from tests.support.node_packages import node_program
 
 pytestmark = pytest.mark.long
 Transport = Literal["http", "sse"]
@@ -24,7 +24,7 @@ Transport = Literal["http", "sse"]
 
 @pytest.fixture(params=["http", "sse"])
 def place(request: pytest.FixtureRequest) -> Iterator[tuple[str, Transport]]:
-    program = npm_program("@modelcontextprotocol/server-everything", "2026.8.31", "mcp-server-everything")
+    program = node_program("@modelcontextprotocol/server-everything", "2026.8.31", "mcp-server-everything")
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import httpx
 import pytest
-from npm import npm_program
+from node_packages import node_program
 from oauth_provider import CLIENT, SECRET, Provider
 from tls import LOOPBACK, Answer, LocalCa, TlsServer
 
@@ -276,7 +276,7 @@ async def test_token_addresses_obey_the_rules_on_addresses(ca: LocalCa, provider
 @pytest.fixture
 def mock_server(ca: LocalCa) -> Iterator[str]:
     """The base URL of `oauth2-mock-server`, which runs as long as the test."""
-    program = npm_program("oauth2-mock-server", "8.2.3", "oauth2-mock-server")
+    program = node_program("oauth2-mock-server", "8.2.3", "oauth2-mock-server")
     certificate, key = ca.issue("localhost", "127.0.0.1")
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
