@@ -53,7 +53,7 @@ class CatalogueReader:
 
     def __init__(self, settings: ConnectorSettings, programs: Programs | None = None) -> None:
         self._programs = programs
-        self._reach = Reach(allow_private=settings.allow_private, ca_certificates=settings.ca_certificates)
+        self._reach = Reach.of(settings)
 
     async def read(
         self, project_id: str, connector: Connector, mirror: Mirror, commit: str, attached: Attached

@@ -54,9 +54,7 @@ class HostCredentials:
         if self._http is None:
             from kortix_tui.broker.network.client import Reach, open_client
 
-            settings = self._custody.context.settings.connectors
-            reach = Reach(allow_private=settings.allow_private, ca_certificates=settings.ca_certificates)
-            self._http = open_client(reach)
+            self._http = open_client(Reach.of(self._custody.context.settings.connectors))
         return self._http
 
     async def close(self) -> None:

@@ -8,13 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
-from urllib.parse import urlsplit
 
 from kortix_tui.base.text import visible_line
 from kortix_tui.base.words import CallState
 from kortix_tui.broker.connectors.credentials import Attached
 from kortix_tui.broker.connectors.model import HttpCall, Materialised, McpCall, Reply
-from kortix_tui.broker.network.client import Reach, open_client
+from kortix_tui.broker.network.client import Reach, open_client, server_of
 from kortix_tui.broker.network.exchange import LONGEST_HEADER, MaybeSent, NotSent, send
 from kortix_tui.runtime.call_ledger import End
 from kortix_tui.vault.redaction import Redactor
@@ -33,7 +32,7 @@ vault's own search."""
 _MARK: Final = b"[redacted]"
 _FAULT: Final = "Sending it failed in a way that is not foreseen. The call may have run."
 log = logging.getLogger(__name__)
-_Place = tuple[str, str, str]
+_Place = tuple[str, str, tuple[str, str, int]]
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ class Sending:
 
     def __init__(self, settings: ConnectorSettings, programs: Programs | None = None) -> None:
         self._programs = programs
-        self._reach = Reach(allow_private=settings.allow_private, ca_certificates=settings.ca_certificates)
+        self._reach = Reach.of(settings)
         self._clients: dict[_Place, httpx.AsyncClient] = {}
 
     async def close(self) -> None:
@@ -118,12 +117,11 @@ class Sending:
         )  # fmt: skip
 
     async def _client(self, request: Materialised, call: HttpCall) -> httpx.AsyncClient:
-        parts = urlsplit(call.url)
-        port = parts.port or (443 if parts.scheme == "https" else 80)
-        place = (request.project_id, request.connector, f"{parts.scheme}://{parts.hostname}:{port}")
+        server = server_of(call.url)
+        place = (request.project_id, request.connector, server)
         client = self._clients.pop(place, None)
         if client is None:
-            client = open_client(self._reach, pinned=frozenset({(parts.scheme, parts.hostname or "", port)}))
+            client = open_client(self._reach, pinned=frozenset({server}))
             if len(self._clients) >= MOST_CLIENTS:
                 await self._clients.pop(next(iter(self._clients))).aclose()
         self._clients[place] = client  # the newest last

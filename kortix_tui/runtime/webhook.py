@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from typing import Final
-from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict
 
-from kortix_tui.broker.network.client import Reach, open_client
+from kortix_tui.broker.network.client import Reach, open_client, server_of
 from kortix_tui.runtime.context import Context
 
 POLL_S: Final = 1.0
@@ -76,11 +75,8 @@ class Webhook:
         ]
 
     async def _send(self, url: str, notices: list[Notice]) -> None:
-        parts = urlsplit(url)
-        port = parts.port or (443 if parts.scheme == "https" else 80)
         reach = Reach(allow_private=EVERYWHERE, ca_certificates=self._context.settings.connectors.ca_certificates)
-        pinned = frozenset({(parts.scheme, parts.hostname or "", port)})
-        async with open_client(reach, pinned=pinned) as client:
+        async with open_client(reach, pinned=frozenset({server_of(url)})) as client:
             for notice in notices:
                 fault = ""
                 for attempt in range(TRIES):

@@ -7,10 +7,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
-from urllib.parse import quote, quote_plus, urlsplit
+from urllib.parse import quote, quote_plus
 
 from kortix_tui.base.errors import InvalidInput, Refused
 from kortix_tui.base.text import visible_line
+from kortix_tui.broker.network.client import server_of
 from kortix_tui.manifest.connectors import Auth, McpConnector
 
 if TYPE_CHECKING:
@@ -125,10 +126,8 @@ def origin_of(connector: Connector, catalogue: Catalogue | None) -> str | None:
 
 def origin_of_url(url: str) -> str:
     """Scheme, host and port of a URL, the port always written."""
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    port = parts.port or (443 if parts.scheme == "https" else 80)
-    return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+    scheme, host, port = server_of(url)
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def describe_place(auth: Auth, origin: str | None = None) -> str | None:

@@ -7,11 +7,10 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
-from urllib.parse import urlsplit
 
 from kortix_tui.base.errors import InvalidInput, KortixError
 from kortix_tui.base.text import shorten, visible_line
-from kortix_tui.broker.network.client import TOTAL_S, Reach, open_client
+from kortix_tui.broker.network.client import TOTAL_S, Reach, open_client, server_of
 
 if TYPE_CHECKING:
     import httpx
@@ -128,8 +127,7 @@ async def http_session(reach: Reach, endpoint: str, transport: str, attached: At
     from mcp.client.sse import sse_client
     from mcp.client.streamable_http import streamable_http_client
 
-    parts = urlsplit(endpoint)
-    pinned = frozenset({(parts.scheme, parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))})
+    pinned = frozenset({server_of(endpoint)})
     broken = asyncio.Event()
     async with AsyncExitStack() as stack:
 

@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Self
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict
 
@@ -14,6 +15,8 @@ from kortix_tui.broker.network.resolving import Resolver, system_resolver
 
 if TYPE_CHECKING:
     import httpx
+
+    from kortix_tui.base.settings import ConnectorSettings
 
 CONNECT_S: Final = 5.0
 """Seconds for the look-up, the connection and, once more, the TLS handshake."""
@@ -34,6 +37,17 @@ class Reach(BaseModel):
 
     allow_private: tuple[str, ...] = ()
     ca_certificates: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, settings: ConnectorSettings) -> Self:
+        """What the operator's settings for connectors open."""
+        return cls(allow_private=settings.allow_private, ca_certificates=settings.ca_certificates)
+
+
+def server_of(url: str) -> tuple[str, str, int]:
+    """Scheme, host and port of a URL, as a client is pinned to them."""
+    parts = urlsplit(url)
+    return parts.scheme, parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80)
 
 
 @dataclass

@@ -10,9 +10,9 @@ from kortix_tui.console.actions import Where
 from kortix_tui.console.facts import Facts
 from kortix_tui.console.keymap import bindings
 from kortix_tui.console.screens import approval_acts
-from kortix_tui.console.screens.approval_guard import Seen
+from kortix_tui.console.screens.approval_guard import DecidesCalls
 from kortix_tui.console.screens.approval_page import RISK, approval_page, call_name, time_left
-from kortix_tui.console.screens.view import DetailBar, ViewScreen
+from kortix_tui.console.screens.view import DetailBar
 from kortix_tui.console.widgets.bar import Part
 from kortix_tui.console.widgets.pane import Pane
 from kortix_tui.console.widgets.text_pane import TextPane
@@ -37,7 +37,7 @@ def undecidable(facts: Facts, view: ApprovalView | None) -> dict[str, str]:
     return reasons
 
 
-class ApprovalScreen(ViewScreen):
+class ApprovalScreen(DecidesCalls):
     """The page of a call, and the keys that decide about it."""
 
     BINDINGS = bindings(Where.INBOX)
@@ -51,9 +51,13 @@ class ApprovalScreen(ViewScreen):
         self._bar = DetailBar(id="call")
         self._page = TextPane(id="page")
         self._pane = Pane("Reading…", self._page, id="page-pane")
-        self._seen = Seen()
         self._unfolded = False
         self._reading = False
+
+    @property
+    def call(self) -> ApprovalView | None:
+        """The call that is shown."""
+        return self._call
 
     def compose_body(self) -> ComposeResult:
         """What it is, and its page."""
@@ -148,30 +152,8 @@ class ApprovalScreen(ViewScreen):
         self._unfolded = not self._unfolded
         self._show()
 
-    def _decidable(self) -> ApprovalView | None:
-        call = self._call
-        return None if call is None or self._seen.too_early(self.kortix) else call
-
-    def action_inbox_approve(self) -> None:
-        """Approve it."""
-        call = self._decidable()
-        if call is not None:
-            approval_acts.approve(self.kortix, call)
-
     def action_inbox_decline(self) -> None:
         """Deny it."""
         call = self._decidable()
         if call is not None:
             approval_acts.deny(self.kortix, call)
-
-    def action_inbox_remember(self) -> None:
-        """Approve it and what is like it."""
-        call = self._decidable()
-        if call is not None:
-            approval_acts.remember(self.kortix, call)
-
-    def action_inbox_batch(self) -> None:
-        """Approve all that are identical."""
-        call = self._decidable()
-        if call is not None:
-            approval_acts.batch(self.kortix, self.kortix.facts.identical(call))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from kortix_tui.console.screens import approval_acts
+from kortix_tui.console.screens.view import ViewScreen
 from kortix_tui.console.widgets.dialog import GUARD_SECONDS
 
 if TYPE_CHECKING:
@@ -33,3 +35,35 @@ class Seen:
             return False
         app.say("This has only just appeared: look at it, then press the key again.", "warning")
         return True
+
+
+class DecidesCalls(ViewScreen):
+    """A screen whose keys decide about the call that it shows, once that was seen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seen = Seen()
+
+    @property
+    def call(self) -> ApprovalView | None:
+        """The call that is shown."""
+        return None
+
+    def _decidable(self) -> ApprovalView | None:
+        call = self.call
+        return None if call is None or self._seen.too_early(self.kortix) else call
+
+    def action_inbox_approve(self) -> None:
+        """Approve the call."""
+        if (call := self._decidable()) is not None:
+            approval_acts.approve(self.kortix, call)
+
+    def action_inbox_remember(self) -> None:
+        """Approve the call and what is like it."""
+        if (call := self._decidable()) is not None:
+            approval_acts.remember(self.kortix, call)
+
+    def action_inbox_batch(self) -> None:
+        """Approve all calls that are identical."""
+        if (call := self._decidable()) is not None:
+            approval_acts.batch(self.kortix, self.kortix.facts.identical(call))

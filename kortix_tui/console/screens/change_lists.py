@@ -57,9 +57,7 @@ class ChangesScreen(ViewScreen):
 
     def retitle(self) -> None:
         """Counts and the filter in the title."""
-        table = self._table
-        shown = f"{table.shown}/{table.total}" if table.filter else f"{table.total}"
-        self._list.rule.title = f"{self.view} [{shown}]" + (f" /{table.filter.text}" if table.filter else "")
+        self._list.rule.title = self._table.heading(self.view)
 
     @property
     def selected(self) -> ChangeView | None:

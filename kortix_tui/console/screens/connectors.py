@@ -81,9 +81,7 @@ class ConnectorsScreen(ViewScreen):
 
     def retitle(self) -> None:
         """Counts and the filter in the title."""
-        table = self._table
-        shown = f"{table.shown}/{table.total}" if table.filter else f"{table.total}"
-        self._list.rule.title = f"Connectors [{shown}]" + (f" /{table.filter.text}" if table.filter else "")
+        self._list.rule.title = self._table.heading("Connectors")
 
     @property
     def selected(self) -> ConnectorView | None:

@@ -11,13 +11,12 @@ from kortix_tui.console.facts import Facts
 from kortix_tui.console.keymap import bindings
 from kortix_tui.console.screens import approval_acts, secret_acts, vault_acts
 from kortix_tui.console.screens.approval import undecidable
-from kortix_tui.console.screens.approval_guard import Seen
+from kortix_tui.console.screens.approval_guard import DecidesCalls
 from kortix_tui.console.screens.approval_page import approval_page, call_name
 from kortix_tui.console.screens.merging import ask_close
 from kortix_tui.console.screens.rows import change_page
 from kortix_tui.console.screens.secret_pages import Lines, request_page, vault_page
 from kortix_tui.console.screens.secret_rows import INBOX_COLUMNS, inbox_row
-from kortix_tui.console.screens.view import ViewScreen
 from kortix_tui.console.widgets.pane import Pane
 from kortix_tui.console.widgets.table import VirtualTable
 from kortix_tui.console.widgets.text_pane import TextPane
@@ -25,7 +24,7 @@ from kortix_tui.runtime.connector_views import ApprovalView
 from kortix_tui.runtime.inbox import InboxItem, ItemKind
 
 
-class InboxScreen(ViewScreen):
+class InboxScreen(DecidesCalls):
     """A list over the page of the selected item. What can be done depends on its kind; the keys are the same.
 
     Rows come riskiest and oldest first. New ones are put at the end, so that none moves under a hand that is about to
@@ -47,7 +46,6 @@ class InboxScreen(ViewScreen):
         self._page = TextPane(id="page")
         self._page_pane = Pane("Nothing is selected", self._page, id="page-pane")
         self._shown: tuple[str, Lines] | None = None
-        self._seen = Seen()
         self._unfolded = False
 
     def compose_body(self) -> ComposeResult:
@@ -81,9 +79,7 @@ class InboxScreen(ViewScreen):
 
     def retitle(self) -> None:
         """Counts and the filter in the title."""
-        table = self._table
-        shown = f"{table.shown}/{table.total}" if table.filter else f"{table.total}"
-        self._list.rule.title = f"Inbox [{shown}]" + (f" /{table.filter.text}" if table.filter else "")
+        self._list.rule.title = self._table.heading("Inbox")
 
     @property
     def selected(self) -> InboxItem | None:
@@ -208,25 +204,3 @@ class InboxScreen(ViewScreen):
         """Show long parts of a call whole, or fold them."""
         self._unfolded = not self._unfolded
         self._show_page()
-
-    def _decidable(self) -> ApprovalView | None:
-        call = self.call
-        return None if call is None or self._seen.too_early(self.kortix) else call
-
-    def action_inbox_approve(self) -> None:
-        """Approve the call."""
-        call = self._decidable()
-        if call is not None:
-            approval_acts.approve(self.kortix, call)
-
-    def action_inbox_remember(self) -> None:
-        """Approve the call and what is like it."""
-        call = self._decidable()
-        if call is not None:
-            approval_acts.remember(self.kortix, call)
-
-    def action_inbox_batch(self) -> None:
-        """Approve all calls that are identical."""
-        call = self._decidable()
-        if call is not None:
-            approval_acts.batch(self.kortix, self.kortix.facts.identical(call))

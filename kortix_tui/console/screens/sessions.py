@@ -89,9 +89,7 @@ class SessionsScreen(ViewScreen):
 
     def retitle(self) -> None:
         """Counts and the filter in the title."""
-        table = self._table
-        shown = f"{table.shown}/{table.total}" if table.filter else f"{table.total}"
-        self._fleet.rule.title = f"Sessions [{shown}]" + (f" /{table.filter.text}" if table.filter else "")
+        self._fleet.rule.title = self._table.heading("Sessions")
 
     @property
     def selected(self) -> SessionView | None:

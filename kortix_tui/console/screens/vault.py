@@ -85,9 +85,7 @@ class VaultScreen(ViewScreen):
 
     def retitle(self) -> None:
         """Counts and the filter in the title."""
-        table = self._table
-        shown = f"{table.shown}/{table.total}" if table.filter else f"{table.total}"
-        self._list.rule.title = f"Secrets [{shown}]" + (f" /{table.filter.text}" if table.filter else "")
+        self._list.rule.title = self._table.heading("Secrets")
 
     def select_when_there(self, secret_id: str) -> None:
         """Put the cursor on a secret as soon as it is in the list."""

@@ -232,6 +232,12 @@ class VirtualTable(Pager):
         """How many rows pass the filter."""
         return len(self._shown)
 
+    def heading(self, name: str) -> str:
+        """A title with counts and the filter: `Sessions [3/9] /wait`."""
+        if not self.filter:
+            return f"{name} [{self.total}]"
+        return f"{name} [{self.shown}/{self.total}] /{self.filter.text}"
+
     @property
     def late(self) -> int:
         """How many rows came since the last sort, and so stand at the end."""
